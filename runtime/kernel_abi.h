@@ -1,0 +1,177 @@
+/* The one header that the build side and the runtime share: what a generated library holds, and what each kernel
+ * takes. Plain C. Everything in a table is 8 bytes wide, so that it can be written as assembler text for any target.
+ *
+ * Buffers are in Halide's order here, innermost dimension first; `d` counts the features of one head, `i` queries,
+ * `j` keys, `m` rows (tokens), `k` the inner dimension of a projection, `n` columns of a weight panel. Every buffer
+ * has min 0 in every dimension; stride 1 in its first dimension and any strides in the others unless said otherwise.
+ */
+#ifndef ATTNC_KERNEL_ABI_H
+#define ATTNC_KERNEL_ABI_H
+
+#include <stdint.h>
+
+/* Version of this file's contract. A runtime serves the numbers it lists and refuses all others. */
+#define ATTNC_ABI_VERSION 1
+
+/* Feature counts of a head are padded with zeros to a multiple of this in every buffer between kernels. */
+#define ATTNC_HEAD_ALIGN 16
+
+/* Most appended keys (bias_k, then the zero key). */
+#define ATTNC_MAX_APPENDED_KEYS 2
+
+/* Kernels, in the order of the table: X(id, name). A library lacks those that its configuration never calls.
+ *
+ * project_heads  x (k, m), weights (n, k, p), bias_vector (n, p) -> y (n, a, m, c, h)
+ *     y = x * weights + bias. Column n of panel p = c + extent_c * h goes to feature n % head of head a of the group:
+ *     panels are `panel` columns wide; n spans min(panel, padded head), a the heads inside one panel (1 when the head
+ *     is wider than the panel), c the panels inside one head, h the heads (or groups of heads).
+ *     All extents of n and a are fixed by the configuration; k, m, c, h are free.
+ * project_out    x (k, m), weights (n, k, p), bias_vector (n, p) -> out (n, m)
+ *     the same with panels of `out_panel` columns side by side; the last panel may be cut short by the extent of out.
+ * attend         q (d, i), k (d, j), v (d, j), qk_scale_log2, first_key, last_key -> context (d, i), lse (i)
+ *     softmax attention of one head of one item over one block of keys; query i sees key j when
+ *     max(0, i + first_key) <= j < min(extent_j, i + last_key). qk_scale_log2 is qk_scale * log2(e).
+ *     lse is the natural logarithm of the sum of exponentials; a query that sees no key gets context 0, lse -inf.
+ * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), mask_flags
+ *     mask_flags says which of the four are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
+ *     All strides of these four are free, 0 included. key_bias and bias are in natural units; -inf drops.
+ * attend_guarded the same arguments and bits as attend_masked, but the value of a dropped key is replaced by 0 before
+ *     it is multiplied, so that NaN and infinity there stay where they are.
+ * attend_merge   context_a (d, i), lse_a (i), context_b (d, i), lse_b (i) -> context (d, i), lse (i)
+ *     joins the results of two disjoint sets of keys. context may be context_a's memory, lse must not alias.
+ *     Where one side saw no key, the other side's bits pass through.
+ * attend_probs   q, k, qk_scale_log2, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags, lse_in (i)
+ *     -> probs (j, i): exp(score - lse), exactly 0 where dropped and in rows whose lse is -inf.
+ * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
+ * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
+ */
+#define ATTNC_KERNELS(X)                    \
+    X(PROJECT_HEADS, project_heads)         \
+    X(PROJECT_OUT, project_out)             \
+    X(ATTEND, attend)                       \
+    X(ATTEND_MASKED, attend_masked)         \
+    X(ATTEND_GUARDED, attend_guarded)       \
+    X(ATTEND_MERGE, attend_merge)           \
+    X(ATTEND_PROBS, attend_probs)           \
+    X(SPLIT_HEADS, split_heads)             \
+    X(MERGE_HEADS, merge_heads)
+
+/* Arguments of kernels: X(id, name). A kernel with an argument of any other name does not build. */
+#define ATTNC_ARGUMENTS(X)                  \
+    X(USER_CONTEXT, __user_context)         \
+    X(INPUT, x)                             \
+    X(WEIGHTS, weights)                     \
+    X(BIAS_VECTOR, bias_vector)             \
+    X(Y, y)                                 \
+    X(OUT, out)                             \
+    X(Q, q)                                 \
+    X(K, k)                                 \
+    X(V, v)                                 \
+    X(QK_SCALE_LOG2, qk_scale_log2)         \
+    X(FIRST_KEY, first_key)                 \
+    X(LAST_KEY, last_key)                   \
+    X(KEY_BIAS, key_bias)                   \
+    X(BIAS, bias)                           \
+    X(KEEP_MASK, keep_mask)                 \
+    X(DROP_MASK, drop_mask)                 \
+    X(MASK_FLAGS, mask_flags)               \
+    X(CONTEXT, context)                     \
+    X(LSE, lse)                             \
+    X(CONTEXT_A, context_a)                 \
+    X(LSE_A, lse_a)                         \
+    X(CONTEXT_B, context_b)                 \
+    X(LSE_B, lse_b)                         \
+    X(LSE_IN, lse_in)                       \
+    X(PROBS, probs)
+
+#define ATTNC_X(id, name) ATTNC_KERNEL_##id,
+enum { ATTNC_KERNELS(ATTNC_X) ATTNC_KERNEL_COUNT };
+#undef ATTNC_X
+#define ATTNC_X(id, name) ATTNC_ARGUMENT_##id,
+enum { ATTNC_ARGUMENTS(ATTNC_X) ATTNC_ARGUMENT_COUNT };
+#undef ATTNC_X
+
+/* Bits of mask_flags (int32). */
+enum {
+    ATTNC_MASK_KEY_BIAS = 1,
+    ATTNC_MASK_BIAS = 2,
+    ATTNC_MASK_KEEP = 4,
+    ATTNC_MASK_DROP = 8
+};
+
+/* CPU features a target needs, as bits. Baseline x86-64 needs none. */
+enum {
+    ATTNC_CPU_SSE41 = 1,
+    ATTNC_CPU_AVX = 2,
+    ATTNC_CPU_F16C = 4,
+    ATTNC_CPU_FMA = 8,
+    ATTNC_CPU_AVX2 = 16,
+    ATTNC_CPU_AVX512_SKYLAKE = 32 /* F, CD, VL, BW and DQ */
+};
+
+/* A kernel by the argv convention: argv[n] points to the value of a scalar (for USER_CONTEXT: to the pointer to the
+ * attnc_task), or is the halide_buffer_t itself. Returns 0 or an error code of the hooks. */
+typedef int32_t (*attnc_kernel_argv)(void **argv);
+
+typedef struct attnc_kernel_entry {
+    attnc_kernel_argv run;   /* null: not in this library */
+    const int64_t *arguments; /* ATTNC_ARGUMENT_*, in argv's order */
+    int64_t argument_count;
+    int64_t scratch_bytes; /* heap that one call takes at most, each block with 64 bytes and rounded up to 64 */
+} attnc_kernel_entry;
+
+/* Numbers that decide memory between kernels; one set per target. In elements. */
+typedef struct attnc_layout {
+    int64_t panel;     /* columns of a packed panel of wq, wk, wv; a multiple of 16 */
+    int64_t out_panel; /* columns of a packed panel of wo; a multiple of 16 */
+    int64_t tile_kv;   /* keys in one block of attend; blocks start at multiples of it */
+    int64_t tile_q;    /* queries that one call of attend handles best; a task takes a multiple of it */
+} attnc_layout;
+
+typedef struct attnc_target_entry {
+    const char *name;     /* Halide's name of the target: "x86-64-linux-avx2-fma-f16c" */
+    int64_t cpu_features; /* ATTNC_CPU_* */
+    attnc_layout layout;
+    attnc_kernel_entry kernels[ATTNC_KERNEL_COUNT];
+} attnc_target_entry;
+
+/* Bits of attnc_config.flags. */
+enum {
+    ATTNC_CONFIG_IN_PROJ = 1,       /* query, key and value are projected; else they arrive split into heads */
+    ATTNC_CONFIG_OUT_PROJ = 2,      /* wo is applied; else the merged heads are the output */
+    ATTNC_CONFIG_CAUSAL = 4,        /* a call that does not say has the bottom-right diagonal */
+    ATTNC_CONFIG_MASKS = 8,         /* masks, biases and per-key forms are supported */
+    ATTNC_CONFIG_PROBS = 16,        /* probs and probs_averaged are supported */
+    ATTNC_CONFIG_BIAS_KV = 32,      /* bias_k and bias_v are appended as one key, before the zero key */
+    ATTNC_CONFIG_ZERO_ATTN = 64     /* a key and value of zeros is appended */
+};
+
+typedef struct attnc_config {
+    int64_t d_model, num_heads, num_kv_heads, head_dim, v_head_dim, k_dim, v_dim;
+    int64_t flags; /* ATTNC_CONFIG_* */
+} attnc_config;
+
+/* A generated library: targets best first, the last one runs everywhere. */
+struct attnc_library {
+    int64_t abi_version; /* first for ever */
+    int64_t hash;        /* of configuration and layouts; also in the header's symbol */
+    const char *name;    /* the library's name */
+    const char *problem; /* canonical problem string: "d512_h8_f32" */
+    attnc_config config;
+    int64_t target_count;
+    const attnc_target_entry *targets;
+    const char *manifest; /* JSON, zero-terminated */
+    int64_t manifest_bytes;
+};
+
+/* What the hooks find behind USER_CONTEXT. One per task, on the task's thread. */
+typedef struct attnc_task {
+    unsigned char *scratch; /* aligned to 64 */
+    int64_t scratch_bytes;
+    int64_t scratch_used;
+    int64_t scratch_top;    /* offset of the newest block's header, -1 when empty */
+    int32_t error_code;     /* first failure of this task, 0 if none */
+    char error_text[256];
+} attnc_task;
+
+#endif

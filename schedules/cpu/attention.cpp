@@ -1,0 +1,176 @@
+#include "schedules/cpu/attention.h"
+
+namespace attnc {
+
+using namespace Halide;
+
+namespace {
+
+// Registers' worth of lanes: `func`'s lanes i in vectors of 16, all side by side.
+template <typename Stage>
+void lanes_side_by_side(Stage stage, const Var &i) {
+    const Var lane("lane");
+    stage.split(i, i, lane, kQueryLanes).vectorize(lane).unroll(i);
+}
+
+void schedule_transposition(AttentionTwoPass &s, const Func &consumer, const Var &at, int q_vectors, int head_dim) {
+    const Var d16("d16"), d4("d4"), l4("l4"), run("run");
+    s.queries.compute_at(consumer, at)
+        .store_in(MemoryType::Stack)
+        .bound(s.l, 0, kQueryLanes)
+        .bound(s.d, 0, head_dim)
+        .bound(s.g, 0, q_vectors)
+        .bound_extent(s.t, 1)
+        .split(s.d, d16, s.d, kQueryLanes)
+        .split(s.d, s.d, d4, 4)
+        .split(s.l, l4, s.l, 4)
+        .fuse(l4, d4, run)
+        .reorder(run, s.l, s.d, d16, s.g, s.t)
+        .vectorize(run)
+        .unroll(s.l);
+    s.quads.compute_at(s.queries, d16)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.d, kQueryLanes)
+        .bound(s.b, 0, 4)
+        .bound(s.l, 0, 4)
+        .bound_extent(s.g, 1)
+        .bound_extent(s.t, 1)
+        .reorder(s.d, s.b, s.l, s.g, s.t)
+        .vectorize(s.d)
+        .unroll(s.b)
+        .unroll(s.l);
+}
+
+// A tile of scores: q_vectors x key_rows accumulators over the features of the head.
+void schedule_sums(AttentionTwoPass &s, Func &sums, BlockUpdate which, const RDom &steps, int lanes, int key_rows) {
+    sums.compute_at(s.block, steps.x)
+        .store_in(MemoryType::Stack)
+        .bound(s.i, 0, lanes)
+        .bound(s.c, 0, key_rows)
+        .bound_extent(s.s, 1)
+        .bound_extent(s.t, 1)
+        .unroll(s.c);
+    lanes_side_by_side(Stage(sums), s.i);
+    const Var lane("lane");
+    sums.update()
+        .split(s.i, s.i, lane, kQueryLanes)
+        .reorder(lane, s.i, s.c, s.depth.x, s.s, s.t)
+        .vectorize(lane)
+        .unroll(s.i)
+        .unroll(s.c);
+    const Var block_lane("block_lane");
+    s.block.update(s.update(which))
+        .split(s.i, s.i, block_lane, kQueryLanes)
+        .reorder(block_lane, s.i, steps.x, s.t)
+        .vectorize(block_lane)
+        .unroll(s.i);
+}
+
+// Everything up to the scores of one tile, computed at `at` of `consumer`.
+void schedule_scores(AttentionTwoPass &s, const Func &consumer, const Var &at, const AttendParams &p, int head_dim,
+                     int tile_kv) {
+    const int q_vectors = static_cast<int>(p.q_vectors), lanes = kQueryLanes * q_vectors;
+    const int key_rows = static_cast<int>(p.key_rows), tail_rows = static_cast<int>(p.tail_rows);
+
+    s.bounds.compute_at(consumer, at)
+        .store_in(MemoryType::Stack)
+        .bound(s.x, 0, kTileBounds)
+        .bound_extent(s.t, 1)
+        .unroll(s.x);
+    schedule_transposition(s, consumer, at, q_vectors, head_dim);
+
+    s.block.compute_at(consumer, at)
+        .store_in(MemoryType::Heap)
+        .bound(s.i, 0, lanes)
+        .bound(s.j, 0, kFirstScore + tile_kv + key_rows)
+        .bound_extent(s.t, 1);
+    lanes_side_by_side(s.block.update(s.update(kSeedMax)), s.i);
+    schedule_sums(s, s.left_sums, kLeftScores, s.left, lanes, tail_rows);
+    schedule_sums(s, s.full_sums, kFullScores, s.full, lanes, key_rows);
+    schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
+    if (s.masked) {
+        for (int pass = kAddBias; pass <= kMaskedMax; pass++) {
+            const Var lane("lane");
+            s.block.update(s.update(static_cast<BlockUpdate>(pass)))
+                .split(s.i, s.i, lane, kQueryLanes)
+                .reorder(lane, s.i, s.mask_keys[pass - kAddBias].x, s.t)
+                .vectorize(lane);
+        }
+    }
+}
+
+}  // namespace
+
+AttentionTile attention_tile(const AttendParams &params) {
+    return {.rows = static_cast<int>(params.rows),
+            .q_vectors = static_cast<int>(params.q_vectors),
+            .key_rows = static_cast<int>(params.key_rows),
+            .tail_rows = static_cast<int>(params.tail_rows),
+            .context_rows = static_cast<int>(params.context_rows)};
+}
+
+void schedule_attend(AttentionTwoPass &s, Func context, Func lse, const AttendParams &p, int head_dim, int v_head_dim,
+                     int tile_kv, const Target &target) {
+    const int vector = target.natural_vector_size<float>();
+    const int context_rows = static_cast<int>(p.context_rows);
+    const Var tile("tile"), row("row"), group("group"), columns("columns"), column("column"), lane("lane");
+
+    context.bound(s.d, 0, v_head_dim)
+        .split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+        .split(row, group, row, context_rows)
+        .split(s.d, columns, column, static_cast<int>(p.context_columns))
+        .split(column, column, lane, vector)
+        .reorder(lane, column, row, group, columns, tile)
+        .vectorize(lane)
+        .unroll(column)
+        .unroll(row)
+        .never_partition(tile, columns, group);
+
+    schedule_scores(s, context, tile, p, head_dim, tile_kv);
+
+    lanes_side_by_side(s.block.update(s.update(kSeedSum)), s.i);
+    lanes_side_by_side(s.block.update(s.update(kInvert)), s.i);
+    const Var exp_lane("exp_lane");
+    s.block.update(s.update(kExp))
+        .split(s.i, s.i, exp_lane, kQueryLanes)
+        .reorder(exp_lane, s.i, s.exp_keys.x, s.t)
+        .vectorize(exp_lane)
+        .unroll(s.i);
+
+    s.group_bounds.compute_at(context, tile).store_in(MemoryType::Stack).bound(s.x, 0, 2).unroll(s.x);
+    s.context_sums.compute_at(context, group)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.d, static_cast<int>(p.context_columns))
+        .bound_extent(s.i, context_rows)
+        .bound_extent(s.g, 1);
+    const Var sum_lane("sum_lane");
+    s.context_sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
+    s.context_sums.update()
+        .split(s.d, s.d, sum_lane, vector)
+        .reorder(sum_lane, s.d, s.i, s.value_keys.x, s.g)
+        .vectorize(sum_lane)
+        .unroll(s.d)
+        .unroll(s.i);
+
+    lse.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf).compute_with(context, tile);
+}
+
+void schedule_probs(AttentionTwoPass &s, Func probs, const AttendParams &p, int head_dim, int tile_kv,
+                    const Target &target) {
+    const int vector = target.natural_vector_size<float>();
+    const Var tile("tile"), row("row"), lane("lane");
+    probs.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+        .split(s.j, s.j, lane, vector, TailStrategy::GuardWithIf)
+        .reorder(lane, row, s.j, tile)
+        .vectorize(lane);
+    schedule_scores(s, probs, tile, p, head_dim, tile_kv);
+}
+
+void schedule_merge(AttentionMerge &s, Func context, Func lse, int v_head_dim, const Target &target) {
+    const Var lane("lane");
+    context.bound(s.d, 0, v_head_dim).split(s.d, s.d, lane, target.natural_vector_size<float>()).vectorize(lane);
+    s.weights.compute_at(context, s.i).store_in(MemoryType::Stack);
+    (void)lse;  // one number for a row: left as it is
+}
+
+}  // namespace attnc

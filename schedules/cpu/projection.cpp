@@ -1,0 +1,66 @@
+#include "schedules/cpu/projection.h"
+
+namespace attnc {
+
+using namespace Halide;
+
+namespace {
+
+// The register tile: rows x panel accumulators over the whole inner dimension, computed at `at` of `consumer`. Panels
+// are outside rows, so that a panel (panel * depth floats) stays in L2 while rows stream past it.
+void schedule_sums(Projection &s, const Func &consumer, const Var &at, int rows, int panel, int vector) {
+    const Var lane("lane"), lane_u("lane_u");
+    s.sums.compute_at(consumer, at)
+        .store_in(MemoryType::Stack)
+        .bound(s.n, 0, panel)
+        .bound_extent(s.m, rows)
+        .bound_extent(s.p, 1)
+        .split(s.n, s.n, lane, vector)
+        .vectorize(lane)
+        .unroll(s.n)
+        .unroll(s.m);
+    s.sums.update()
+        .split(s.n, s.n, lane_u, vector)
+        .reorder(lane_u, s.n, s.m, s.k.x, s.p)
+        .vectorize(lane_u)
+        .unroll(s.n)
+        .unroll(s.m);
+}
+
+}  // namespace
+
+void schedule_project_heads(Projection &s, Func y, const std::vector<Var> &y_args, const ProjectParams &params,
+                            int head, int heads, const Target &target) {
+    const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
+    const Var n = y_args[0], a = y_args[1], m = y_args[2], c = y_args[3], h = y_args[4];
+    const Var tile("tile"), row("row"), lane("lane");
+    y.bound(n, 0, head)
+        .bound(a, 0, heads)
+        .split(m, tile, row, rows, TailStrategy::GuardWithIf)
+        .split(n, n, lane, vector)
+        .reorder(lane, n, a, row, tile, c, h)
+        .vectorize(lane)
+        .unroll(n)
+        .unroll(a)
+        .unroll(row)
+        .never_partition(tile, c, h);
+    schedule_sums(s, y, tile, rows, head * heads, vector);
+}
+
+void schedule_project_out(Projection &s, Func out, const std::vector<Var> &out_args, const ProjectParams &params,
+                          int panel, const Target &target) {
+    const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
+    const Var n = out_args[0], m = out_args[1];
+    const Var tile("tile"), row("row"), columns("columns"), column("column"), lane("lane");
+    out.split(m, tile, row, rows, TailStrategy::GuardWithIf)
+        .split(n, columns, column, panel, TailStrategy::GuardWithIf)
+        .split(column, column, lane, vector)
+        .reorder(lane, column, row, tile, columns)
+        .vectorize(lane)
+        .unroll(column)
+        .unroll(row)
+        .never_partition(tile);
+    schedule_sums(s, out, tile, rows, panel, vector);
+}
+
+}  // namespace attnc

@@ -1,0 +1,324 @@
+#include "schedules/cpu_params.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace attnc {
+
+const char* const kCpuTargets[3] = {"x86-64-linux-avx512_skylake", "x86-64-linux-avx2-fma-f16c",
+                                    "x86-64-linux"};
+
+namespace {
+
+constexpr int64_t kQueryLanes = 16;  // queries of a q_vector, whatever the target's vectors are
+constexpr int64_t kMaxPanel = 512;
+constexpr int64_t kMaxTileKv = 65536;
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// The one list of fields, in the order of the text form: calls visit(name, value) for each.
+template <class Schedule, class Visit>
+void for_each_field(Schedule& schedule, const Visit& visit) {
+    visit("panel", schedule.layout.panel);
+    visit("out_panel", schedule.layout.out_panel);
+    visit("tile_kv", schedule.layout.tile_kv);
+    auto& params = schedule.params;
+    visit("project_heads.rows", params.project_heads.rows);
+    visit("project_out.rows", params.project_out.rows);
+    const auto attend = [&](const std::string& kernel, auto& fields) {
+        visit(kernel + ".rows", fields.rows);
+        visit(kernel + ".q_vectors", fields.q_vectors);
+        visit(kernel + ".key_rows", fields.key_rows);
+        visit(kernel + ".tail_rows", fields.tail_rows);
+        visit(kernel + ".context_rows", fields.context_rows);
+        visit(kernel + ".context_columns", fields.context_columns);
+    };
+    attend("attend", params.attend);
+    attend("attend_masked", params.attend_masked);
+    attend("attend_guarded", params.attend_guarded);
+    attend("attend_probs", params.attend_probs);
+}
+
+// ---- Registers
+// -----------------------------------------------------------------------------------------------------
+
+// Registers that a multiply-add needs beside accumulators and its vector operand. Where a multiply-add can
+// read and broadcast a float from memory (AVX-512) one is left for addresses' sake; with FMA one holds the
+// broadcast; without, one more holds the product.
+int64_t temporaries(const VectorUnit& unit) { return unit.fma ? 1 : 2; }
+
+// Registers of a tile of `rows` rows by `columns` floats, each row an outer product of a broadcast and the
+// vectors of one row of operands.
+int64_t tile_registers(int64_t rows, int64_t columns, const VectorUnit& unit) {
+    const int64_t vectors = columns / unit.lanes;
+    return rows * vectors + vectors + temporaries(unit);
+}
+
+// Rows that fill the registers beside `columns` floats; 0 if none fit. More than 25 accumulators gain
+// nothing: the loads that they save are not what limits the loop.
+int64_t best_rows(int64_t columns, const VectorUnit& unit) {
+    constexpr int64_t kMostAccumulators = 25;
+    const int64_t vectors = columns / unit.lanes;
+    const int64_t accumulators = std::min(unit.registers - vectors - temporaries(unit), kMostAccumulators);
+    return std::max<int64_t>(accumulators, 0) / vectors;
+}
+
+double loads_per_fma(int64_t rows, int64_t columns, const VectorUnit& unit) {
+    const auto vectors = static_cast<double>(columns) / static_cast<double>(unit.lanes);
+    return (static_cast<double>(rows) + vectors) / (static_cast<double>(rows) * vectors);
+}
+
+// ---- Rules
+// ---------------------------------------------------------------------------------------------------------
+
+[[noreturn]] void fail(const std::string& text) { throw ConfigError(text); }
+
+void check_range(const std::string& name, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+        fail(name + " " + number(value) + " is outside " + number(low) + ".." + number(high));
+    }
+}
+
+void check_multiple(const std::string& name, int64_t value, int64_t of, const std::string& what) {
+    if (value % of != 0)
+        fail(name + " " + number(value) + " is not a multiple of " + number(of) + ", " + what);
+}
+
+// A panel's columns have to fall on whole heads, and on whole groups of heads in Q as in K and V: a panel
+// writes the planes of its heads, and a part of a panel would write the plane of a head that isn't there.
+// Empty if it fits.
+std::string panel_fault(int64_t panel, const Config& config) {
+    const int64_t head = padded_head(config.head_dim);
+    const int64_t v_head = padded_head(config.v_head_dim);
+    const std::string heads = "the padded heads of " + number(head) + " and " + number(v_head) + " features";
+    if (head % panel == 0 && v_head % panel == 0) return "";
+    if (head != v_head) return "panel " + number(panel) + " does not divide both of " + heads;
+    if (panel % head != 0) {
+        return "panel " + number(panel) + " neither divides the padded head of " + number(head) +
+               " features nor is a multiple of it";
+    }
+    const int64_t per_panel = panel / head;
+    if (config.num_heads % per_panel != 0 || config.num_kv_heads % per_panel != 0) {
+        return "panel " + number(panel) + " holds " + number(per_panel) + " heads, which does not divide " +
+               number(config.num_heads) + " heads of Q and " + number(config.num_kv_heads) + " of K and V";
+    }
+    return "";
+}
+
+void check_layout(const Layout& layout, const Config& config) {
+    const std::string aligned = "to which heads are padded";
+    check_range("panel", layout.panel, 1, kMaxPanel);
+    check_multiple("panel", layout.panel, kQueryLanes, aligned);
+    if (const std::string fault = panel_fault(layout.panel, config); !fault.empty()) fail(fault);
+    check_range("out_panel", layout.out_panel, 1, kMaxPanel);
+    check_multiple("out_panel", layout.out_panel, kQueryLanes, "the widest vector");
+    check_range("tile_kv", layout.tile_kv, 1, kMaxTileKv);
+    check_multiple("tile_kv", layout.tile_kv, kQueryLanes, "so that blocks start at whole vectors of masks");
+}
+
+void check_registers(const std::string& tile, int64_t rows, int64_t columns, const VectorUnit& unit) {
+    const int64_t needed = tile_registers(rows, columns, unit);
+    if (needed > unit.registers) {
+        fail(tile + " of " + number(rows) + " x " + number(columns) + " floats needs " + number(needed) +
+             " vector registers, " + number(unit.registers) + " are there");
+    }
+}
+
+void check_project(const std::string& kernel, const ProjectParams& params, int64_t panel,
+                   const VectorUnit& unit) {
+    check_range(kernel + ".rows", params.rows, 1, 32);
+    check_registers(kernel + ": the tile", params.rows, panel, unit);
+}
+
+void check_attend(const std::string& kernel, const AttendParams& params, const Config& config,
+                  const VectorUnit& unit) {
+    check_range(kernel + ".q_vectors", params.q_vectors, 1, 8);
+    check_range(kernel + ".rows", params.rows, 1, kQueryLanes * params.q_vectors);
+    check_range(kernel + ".key_rows", params.key_rows, 1, 24);
+    check_range(kernel + ".tail_rows", params.tail_rows, 1, 24);
+    check_range(kernel + ".context_rows", params.context_rows, 1, 32);
+    check_range(kernel + ".context_columns", params.context_columns, 1, kMaxPanel);
+    if (params.key_rows % params.tail_rows != 0) {
+        fail(kernel + ".tail_rows " + number(params.tail_rows) + " does not divide key_rows " +
+             number(params.key_rows) + ": edges are cut where whole tiles could start");
+    }
+    if (params.rows % params.context_rows != 0) {
+        fail(kernel + ".context_rows " + number(params.context_rows) + " does not divide rows " +
+             number(params.rows) + ": a tile of queries is a whole number of context tiles");
+    }
+    check_multiple(kernel + ".context_columns", params.context_columns, unit.lanes, "the target's vector");
+    const int64_t v_head = padded_head(config.v_head_dim);
+    if (v_head % params.context_columns != 0) {
+        fail(kernel + ".context_columns " + number(params.context_columns) +
+             " does not divide the padded v_head_dim " + number(v_head));
+    }
+    // In a tile of scores the vectors are queries, and keys are the rows.
+    check_registers(kernel + ": the tile of scores", params.key_rows, kQueryLanes * params.q_vectors, unit);
+    check_registers(kernel + ": the tile of contexts", params.context_rows, params.context_columns, unit);
+}
+
+// ---- Defaults
+// ------------------------------------------------------------------------------------------------------
+
+// 64 columns where heads allow it (24 accumulators by 6 rows on AVX-512; a panel of 1024 inner features is
+// 256 KiB), else the valid width with the fewest loads for each multiply-add.
+int64_t default_panel(const Config& config, const VectorUnit& unit) {
+    constexpr int64_t kPreferred = 64;
+    constexpr int64_t kWidest = 128;
+    int64_t best = kQueryLanes;
+    for (int64_t panel = best; panel <= kWidest; panel += kQueryLanes) {
+        const int64_t rows = best_rows(panel, unit);
+        if (rows == 0 || !panel_fault(panel, config).empty()) continue;
+        if (panel == kPreferred && unit.registers >= 32) return panel;
+        if (loads_per_fma(rows, panel, unit) < loads_per_fma(best_rows(best, unit), best, unit)) best = panel;
+    }
+    return best;
+}
+
+// The last panel of wo is cut short by d_model but computed whole: of the widths that fill the registers, the
+// one that wastes the fewest columns.
+int64_t default_out_panel(const Config& config, const VectorUnit& unit) {
+    if (unit.registers < 32) return 16;
+    int64_t best = 64;
+    for (const int64_t panel : {96, 80, 48}) {
+        if (round_up(config.d_model, panel) < round_up(config.d_model, best)) best = panel;
+    }
+    return best;
+}
+
+// About 1 MiB of K and V, which is what a core's L2 holds beside a tile; 2048 keys of heads of 64 features.
+int64_t default_tile_kv(const Config& config) {
+    const int64_t features = padded_head(config.head_dim) + padded_head(config.v_head_dim);
+    const int64_t keys = 2048 * 128 / features;
+    return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(keys))), 256, 4096);
+}
+
+// The tile of contexts: its rows divide the rows of a tile of queries, a power of two times three at most, so
+// that few widths come into question.
+void choose_context_tile(AttendParams& params, int64_t v_head, const VectorUnit& unit) {
+    const auto choose = [&](int64_t rows, int64_t columns) {
+        params.context_rows = rows;
+        params.context_columns = columns;
+    };
+    if (unit.registers < 32) {
+        choose(unit.lanes == 8 ? 4 : 2, 16);
+    } else if (v_head % 48 == 0) {
+        choose(8, 48);
+    } else if (v_head % 32 == 0) {
+        choose(8, 32);
+    } else if (v_head % 80 == 0) {
+        choose(4, 80);
+    } else {
+        choose(16, 16);
+    }
+}
+
+}  // namespace
+
+VectorUnit vector_unit(std::string_view target) {
+    std::set<std::string_view> features;
+    for (size_t begin = 0; begin <= target.size();) {
+        const size_t end = std::min(target.find('-', begin), target.size());
+        features.insert(target.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    if (!target.starts_with("x86-64-") || features.contains("cuda") || features.contains("opencl")) {
+        fail("target '" + std::string(target) + "' is not one of an x86-64 CPU");
+    }
+    if (features.contains("avx512_skylake")) return {16, 32, true};
+    const bool wide = features.contains("avx2") || features.contains("avx");
+    return {wide ? 8 : 4, 16, features.contains("fma")};
+}
+
+CpuSchedule default_schedule(const Config& config, std::string_view target) {
+    const VectorUnit unit = vector_unit(target);
+    CpuSchedule schedule;
+    schedule.layout.panel = default_panel(config, unit);
+    schedule.layout.out_panel = default_out_panel(config, unit);
+    schedule.layout.tile_kv = default_tile_kv(config);
+
+    CpuParams& params = schedule.params;
+    params.project_heads.rows = best_rows(schedule.layout.panel, unit);
+    params.project_out.rows = best_rows(schedule.layout.out_panel, unit);
+    if (unit.registers >= 32) {
+        // 4 x 6 vectors are 24 accumulators, for 10 loads in 24 multiply-adds. The edges take 2 keys at a
+        // time: 8 accumulators are the least that hide the latency of a multiply-add.
+        params.attend = {.rows = 64, .q_vectors = 4, .key_rows = 6, .tail_rows = 2};
+        params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 16, .tail_rows = 16};
+    } else if (unit.lanes == 8) {
+        // A q_vector is two registers: 12 accumulators of 16 registers.
+        params.attend = {.rows = 16, .q_vectors = 1, .key_rows = 6, .tail_rows = 2};
+        params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 4, .tail_rows = 4};
+    } else {
+        // A q_vector is four registers: 8 accumulators, 4 vectors of queries and the temporaries.
+        params.attend = {.rows = 16, .q_vectors = 1, .key_rows = 2, .tail_rows = 1};
+        params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 2, .tail_rows = 2};
+    }
+    choose_context_tile(params.attend, padded_head(config.v_head_dim), unit);
+    choose_context_tile(params.attend_probs, padded_head(config.v_head_dim), unit);
+    params.attend_masked = params.attend;
+    params.attend_guarded = params.attend;
+    return schedule;
+}
+
+void check_schedule(const CpuSchedule& schedule, const Config& config, std::string_view target) {
+    const VectorUnit unit = vector_unit(target);
+    const CpuParams& params = schedule.params;
+    check_layout(schedule.layout, config);
+    check_project("project_heads", params.project_heads, schedule.layout.panel, unit);
+    check_project("project_out", params.project_out, schedule.layout.out_panel, unit);
+    check_attend("attend", params.attend, config, unit);
+    check_attend("attend_masked", params.attend_masked, config, unit);
+    check_attend("attend_guarded", params.attend_guarded, config, unit);
+    check_attend("attend_probs", params.attend_probs, config, unit);
+}
+
+std::string to_string(const CpuSchedule& schedule) {
+    std::string text;
+    for_each_field(schedule, [&](const std::string& name, int64_t value) {
+        text += (text.empty() ? "" : ",") + name + ":" + number(value);
+    });
+    return text;
+}
+
+CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base) {
+    CpuSchedule schedule = base;
+    std::set<std::string_view> given;
+    while (!text.empty()) {
+        const size_t comma = text.find(',');
+        const std::string_view part = text.substr(0, comma);
+        text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+        if (comma != std::string_view::npos && text.empty()) fail("schedule ends in a comma");
+
+        const size_t colon = part.find(':');
+        const std::string_view name = part.substr(0, colon);
+        if (colon == std::string_view::npos) {
+            fail("schedule part '" + std::string(part) + "' is not of the form field:number");
+        }
+        const std::string_view digits = part.substr(colon + 1);
+        int64_t value = 0;
+        const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        const bool is_number = error == std::errc{} && stop == digits.data() + digits.size();
+
+        bool known = false;
+        for_each_field(schedule, [&](const std::string& field, int64_t& target) {
+            if (field != name) return;
+            known = true;
+            target = value;
+        });
+        if (!known) fail("schedule field '" + std::string(name) + "' is unknown");
+        if (!is_number)
+            fail("schedule field " + std::string(name) + ": '" + std::string(digits) + "' is not a number");
+        if (!given.insert(name).second) fail("schedule field " + std::string(name) + " is given twice");
+    }
+    return schedule;
+}
+
+}  // namespace attnc

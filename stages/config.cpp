@@ -1,0 +1,401 @@
+#include "stages/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+namespace {
+
+// Widest input or output of a layer, and widest side of a packed weight. With panels of 64 columns a packed
+// panel is then 16 MiB, far from the 2 GiB that one kernel call may span.
+constexpr int64_t kMaxFeatures = 65536;
+// Heads of public models end at 256 (Gemma), single-head layers of image models at 512. A tile of 64 queries
+// and its scores fit L2 up to here.
+constexpr int64_t kMaxHeadDim = 512;
+constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // batch and sequence lengths in problem strings
+
+std::string quoted(std::string_view text) {
+    constexpr size_t kLongest = 60;
+    std::string shown;
+    for (const char c : text.substr(0, kLongest)) {
+        shown += c >= ' ' && c <= '~' ? c : '?';
+    }
+    return "'" + shown + (text.size() > kLongest ? "...'" : "'");
+}
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+        throw ConfigError(std::string(name) + " " + number(value) + " is outside " + number(low) + ".." +
+                          number(high));
+    }
+}
+
+// 0 means "not given" and passes.
+void check_given(const char* name, int64_t value, int64_t high) {
+    if (value != 0) check_range(name, value, 1, high);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    while (true) {
+        const size_t end = text.find(separator);
+        parts.push_back(text.substr(0, end));
+        if (end == std::string_view::npos) return parts;
+        text.remove_prefix(end + 1);
+    }
+}
+
+// "kv50" is {"kv", 50}; a part that doesn't end in digits, or whose number is beyond 64 bits, has no value.
+struct Token {
+    std::string_view letters;
+    std::optional<int64_t> value;
+};
+
+Token read_token(std::string_view part) {
+    const size_t digits = std::min(part.find_first_of("0123456789"), part.size());
+    Token token{part.substr(0, digits), std::nullopt};
+    const char* const end = part.data() + part.size();
+    int64_t value = 0;
+    const auto [stop, error] = std::from_chars(part.data() + digits, end, value);
+    if (error == std::errc{} && stop == end) token.value = value;
+    return token;
+}
+
+// Sizes of a problem string in their order, with the field each one sets.
+struct SizeToken {
+    std::string_view letters;
+    const char* name;
+    int64_t Config::*field;
+    int64_t high;
+};
+constexpr std::array<SizeToken, 7> kSizeTokens{{
+    {"d", "d_model", &Config::d_model, kMaxFeatures},
+    {"h", "num_heads", &Config::num_heads, kMaxHeads},
+    {"kv", "num_kv_heads", &Config::num_kv_heads, kMaxHeads},
+    {"hd", "head_dim", &Config::head_dim, kMaxHeadDim},
+    {"vhd", "v_head_dim", &Config::v_head_dim, kMaxHeadDim},
+    {"kdim", "k_dim", &Config::k_dim, kMaxFeatures},
+    {"vdim", "v_dim", &Config::v_dim, kMaxFeatures},
+}};
+
+// Options of a problem string in their order; `value` is what the field is when the option is named.
+struct OptionToken {
+    std::string_view text;
+    bool Config::*field;
+    bool value;
+};
+constexpr std::array<OptionToken, 7> kOptionTokens{{
+    {"noin", &Config::in_proj, false},
+    {"noout", &Config::out_proj, false},
+    {"causal", &Config::causal, true},
+    {"nomask", &Config::masks, false},
+    {"noprobs", &Config::probs, false},
+    {"biaskv", &Config::bias_kv, true},
+    {"zeroattn", &Config::zero_attn, true},
+}};
+
+[[noreturn]] void fail_parse(std::string_view text, const std::string& reason) {
+    throw ConfigError("configuration " + quoted(text) + ": " + reason);
+}
+
+// The sizes before the type, in kSizeTokens' order; returns the number of parts read.
+size_t parse_size_tokens(std::string_view text, const std::vector<std::string_view>& parts, Config& config) {
+    size_t next = 0;  // of kSizeTokens
+    size_t count = 0;
+    for (; count < parts.size(); ++count) {
+        const Token token = read_token(parts[count]);
+        const auto* const known =
+            std::find_if(kSizeTokens.begin(), kSizeTokens.end(),
+                         [&](const SizeToken& t) { return t.letters == token.letters; });
+        if (known == kSizeTokens.end()) break;
+        if (!token.value) fail_parse(text, quoted(parts[count]) + " is not a number after its letters");
+        const auto position = static_cast<size_t>(known - kSizeTokens.begin());
+        if (position < next) fail_parse(text, quoted(parts[count]) + " is given twice or out of order");
+        next = position + 1;
+        check_range(known->name, *token.value, 1, known->high);
+        config.*known->field = *token.value;
+    }
+    return count;
+}
+
+}  // namespace
+
+Config complete(Config config) {
+    for (const SizeToken& size : kSizeTokens) {
+        check_given(size.name, config.*size.field, size.high);
+    }
+    if (config.num_heads == 0) throw ConfigError("num_heads is not given");
+    if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
+    if (config.num_heads % config.num_kv_heads != 0) {
+        throw ConfigError("num_heads " + number(config.num_heads) + " is not divisible by num_kv_heads " +
+                          number(config.num_kv_heads));
+    }
+    if (config.d_model == 0 && !config.in_proj) {
+        if (config.head_dim == 0) throw ConfigError("neither d_model nor head_dim is given");
+        config.d_model = config.num_heads * config.head_dim;
+        check_range("num_heads * head_dim, which d_model defaults to,", config.d_model, 1, kMaxFeatures);
+    }
+    if (config.d_model == 0) throw ConfigError("d_model is not given");
+    if (config.head_dim == 0) {
+        if (config.d_model % config.num_heads != 0) {
+            throw ConfigError("d_model " + number(config.d_model) + " is not divisible by num_heads " +
+                              number(config.num_heads));
+        }
+        config.head_dim = config.d_model / config.num_heads;
+        check_range("d_model / num_heads, which head_dim defaults to,", config.head_dim, 1, kMaxHeadDim);
+    }
+    if (config.v_head_dim == 0) config.v_head_dim = config.head_dim;
+    for (const auto& [name, head] : {std::pair{"num_heads * head_dim, padded to 16,", config.head_dim},
+                                     std::pair{"num_heads * v_head_dim, padded to 16,", config.v_head_dim}}) {
+        check_range(name, config.num_heads * padded_head(head), 1, kMaxFeatures);
+    }
+
+    const int64_t k_heads = config.num_kv_heads * config.head_dim;
+    const int64_t v_heads = config.num_kv_heads * config.v_head_dim;
+    if (config.k_dim == 0) config.k_dim = config.in_proj ? config.d_model : k_heads;
+    if (config.v_dim == 0) config.v_dim = config.in_proj ? config.d_model : v_heads;
+    if (!config.in_proj) {
+        if (config.k_dim != k_heads) {
+            throw ConfigError("k_dim " + number(config.k_dim) + " is not num_kv_heads * head_dim = " +
+                              number(k_heads) + ", as it must be without input projections");
+        }
+        if (config.v_dim != v_heads) {
+            throw ConfigError("v_dim " + number(config.v_dim) + " is not num_kv_heads * v_head_dim = " +
+                              number(v_heads) + ", as it must be without input projections");
+        }
+        if (config.bias_kv) throw ConfigError("bias_kv needs input projections");
+        const int64_t q_heads = config.num_heads * config.head_dim;
+        if (!config.out_proj && config.d_model != q_heads) {
+            throw ConfigError("d_model " + number(config.d_model) + " is not num_heads * head_dim = " +
+                              number(q_heads) + ", as it must be without projections");
+        }
+    }
+    return config;
+}
+
+std::string to_string(const Config& config) {
+    std::string text = "d" + number(config.d_model) + "_h" + number(config.num_heads);
+    const auto add = [&](const char* letters, int64_t value, int64_t default_value) {
+        if (value != default_value) text += std::string("_") + letters + number(value);
+    };
+    const bool divides = config.num_heads > 0 && config.d_model % config.num_heads == 0;
+    add("kv", config.num_kv_heads, config.num_heads);
+    add("hd", config.head_dim, divides ? config.d_model / config.num_heads : 0);
+    add("vhd", config.v_head_dim, config.head_dim);
+    add("kdim", config.k_dim, config.in_proj ? config.d_model : config.num_kv_heads * config.head_dim);
+    add("vdim", config.v_dim, config.in_proj ? config.d_model : config.num_kv_heads * config.v_head_dim);
+    text += "_f32";
+    for (const OptionToken& option : kOptionTokens) {
+        if (config.*option.field == option.value) text += "_" + std::string(option.text);
+    }
+    return text;
+}
+
+Config parse_config(std::string_view text) {
+    const std::vector<std::string_view> parts = split(text, '_');
+    Config config;
+    const size_t sizes = parse_size_tokens(text, parts, config);
+    if (config.d_model == 0) fail_parse(text, "d<d_model> is missing, as in d512_h8_f32");
+    if (config.num_heads == 0) fail_parse(text, "h<num_heads> is missing, as in d512_h8_f32");
+    if (sizes == parts.size()) fail_parse(text, "the type is missing, as in d512_h8_f32");
+    const std::string_view type = parts[sizes];
+    if (type == "f16" || type == "bf16" || type == "f64") {
+        fail_parse(text, "type " + std::string(type) + " is not supported, f32 is");
+    }
+    if (type != "f32") fail_parse(text, quoted(type) + " is neither a size nor a type, as in d512_h8_f32");
+
+    std::array<bool, kOptionTokens.size()> seen{};
+    for (size_t i = sizes + 1; i < parts.size(); ++i) {
+        const auto* const option = std::find_if(kOptionTokens.begin(), kOptionTokens.end(),
+                                                [&](const OptionToken& t) { return t.text == parts[i]; });
+        if (option == kOptionTokens.end()) {
+            fail_parse(text, quoted(parts[i]) +
+                                 " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn are");
+        }
+        bool& given = seen[static_cast<size_t>(option - kOptionTokens.begin())];
+        if (given) fail_parse(text, quoted(parts[i]) + " is given twice");
+        given = true;
+        config.*option->field = option->value;
+    }
+    return complete(config);
+}
+
+std::string to_string(const Sizes& sizes) {
+    return "b" + number(sizes.batch) + "_q" + number(sizes.seq_q) + "_kv" + number(sizes.seq_kv);
+}
+
+Sizes parse_sizes(std::string_view text) {
+    constexpr std::array<std::pair<std::string_view, const char*>, 3> kTokens{
+        {{"b", "batch"}, {"q", "seq_q"}, {"kv", "seq_kv"}}};
+    const std::vector<std::string_view> parts = split(text, '_');
+    std::array<int64_t, 3> values{};
+    bool good = parts.size() == 2 || parts.size() == 3;
+    for (size_t i = 0; good && i < parts.size(); ++i) {
+        const Token token = read_token(parts[i]);
+        good = token.letters == kTokens[i].first && token.value.has_value();
+        if (good) {
+            check_range(kTokens[i].second, *token.value, 0, kMaxSize);
+            values[i] = *token.value;
+        }
+    }
+    if (!good)
+        throw ConfigError("sizes " + quoted(text) + " are not of the form b<batch>_q<seq_q>_kv<seq_kv>");
+    return {values[0], values[1], parts.size() == 3 ? values[2] : values[1]};
+}
+
+Problem parse_problem(std::string_view text) {
+    const size_t colon = text.find(':');
+    if (colon == std::string_view::npos) {
+        throw ConfigError("problem " + quoted(text) +
+                          " has no sizes after a colon, as in d512_h8_f32:b32_q50_kv50");
+    }
+    return {parse_config(text.substr(0, colon)), parse_sizes(text.substr(colon + 1))};
+}
+
+std::string to_string(const Problem& problem) {
+    return to_string(problem.config) + ":" + to_string(problem.sizes);
+}
+
+int64_t padded_head(int64_t head_dim) {
+    return (head_dim + ATTNC_HEAD_ALIGN - 1) / ATTNC_HEAD_ALIGN * ATTNC_HEAD_ALIGN;
+}
+
+std::vector<int> kernels_of(const Config& config) {
+    std::vector<int> kernels;
+    const auto add = [&](int kernel, bool wanted) {
+        if (wanted) kernels.push_back(kernel);
+    };
+    add(ATTNC_KERNEL_PROJECT_HEADS, config.in_proj);
+    add(ATTNC_KERNEL_PROJECT_OUT, config.out_proj);
+    add(ATTNC_KERNEL_ATTEND, true);
+    add(ATTNC_KERNEL_ATTEND_MASKED, config.masks);
+    add(ATTNC_KERNEL_ATTEND_GUARDED, true);  // any call may be causal, and a causal tile meets dropped values
+    add(ATTNC_KERNEL_ATTEND_MERGE, true);
+    add(ATTNC_KERNEL_ATTEND_PROBS, config.probs);
+    add(ATTNC_KERNEL_SPLIT_HEADS, !config.in_proj);
+    add(ATTNC_KERNEL_MERGE_HEADS, !config.out_proj);
+    return kernels;
+}
+
+namespace {
+#define ATTNC_X(id, name) #name,
+constexpr std::array<const char*, ATTNC_KERNEL_COUNT> kKernelNames{ATTNC_KERNELS(ATTNC_X)};
+#undef ATTNC_X
+}  // namespace
+
+const char* kernel_name(int kernel) {
+    if (kernel < 0 || kernel >= ATTNC_KERNEL_COUNT)
+        throw ConfigError("kernel number " + number(kernel) + " is unknown");
+    return kKernelNames[static_cast<size_t>(kernel)];
+}
+
+int kernel_by_name(std::string_view name) {
+    for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) {
+        if (name == kernel_name(kernel)) return kernel;
+    }
+    std::string known;
+    for (const char* const kernel : kKernelNames) {
+        known += (known.empty() ? "" : ", ") + std::string(kernel);
+    }
+    throw ConfigError("kernel " + quoted(name) + " is unknown, known are " + known);
+}
+
+std::string kernel_config(const Config& config, int kernel) {
+    switch (kernel) {
+        case ATTNC_KERNEL_PROJECT_OUT:
+        case ATTNC_KERNEL_SPLIT_HEADS:
+        case ATTNC_KERNEL_MERGE_HEADS:
+            return "hd16_vhd16";  // whatever the heads are, these are the same
+        default:
+            return "hd" + number(padded_head(config.head_dim)) + "_vhd" +
+                   number(padded_head(config.v_head_dim));
+    }
+}
+
+KernelConfig parse_kernel_config(std::string_view text) {
+    const std::vector<std::string_view> parts = split(text, '_');
+    if (parts.size() == 2) {
+        const Token head = read_token(parts[0]);
+        const Token v_head = read_token(parts[1]);
+        const auto good = [](const Token& token, std::string_view letters) {
+            return token.letters == letters && token.value && *token.value >= ATTNC_HEAD_ALIGN &&
+                   *token.value <= kMaxHeadDim && *token.value % ATTNC_HEAD_ALIGN == 0;
+        };
+        if (good(head, "hd") && good(v_head, "vhd")) return {*head.value, *v_head.value};
+    }
+    throw ConfigError("kernel configuration " + quoted(text) +
+                      " is not of the form hd64_vhd64 with multiples of 16 up to " + number(kMaxHeadDim));
+}
+
+std::string kernel_symbol(int kernel, std::string_view target) {
+    std::string symbol = std::string("attnc_") + kernel_name(kernel) + "__";
+    for (const char c : target) {
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        symbol += plain ? c : '_';
+    }
+    return symbol;
+}
+
+void check_library_name(std::string_view name) {
+    // Words of C and C++ that would not do as the name of the header's function.
+    static constexpr std::string_view kReserved[] = {
+        "alignas",     "alignof",      "and",       "and_eq",
+        "asm",         "auto",         "bitand",    "bitor",
+        "bool",        "break",        "case",      "catch",
+        "char",        "char16_t",     "char32_t",  "char8_t",
+        "class",       "co_await",     "co_return", "co_yield",
+        "compl",       "concept",      "const",     "const_cast",
+        "consteval",   "constexpr",    "constinit", "continue",
+        "decltype",    "default",      "delete",    "do",
+        "double",      "dynamic_cast", "else",      "enum",
+        "explicit",    "export",       "extern",    "false",
+        "float",       "for",          "friend",    "goto",
+        "if",          "inline",       "int",       "long",
+        "main",        "mutable",      "namespace", "new",
+        "noexcept",    "not",          "not_eq",    "nullptr",
+        "operator",    "or",           "or_eq",     "private",
+        "protected",   "public",       "register",  "reinterpret_cast",
+        "requires",    "restrict",     "return",    "short",
+        "signed",      "sizeof",       "static",    "static_assert",
+        "static_cast", "struct",       "switch",    "template",
+        "this",        "thread_local", "throw",     "true",
+        "try",         "typedef",      "typeid",    "typename",
+        "union",       "unsigned",     "using",     "virtual",
+        "void",        "volatile",     "wchar_t",   "while",
+        "xor",         "xor_eq"};
+    constexpr size_t kLongest = 63;  // significant characters of an external name in C
+
+    if (name.empty()) throw ConfigError("library name is empty");
+    if (name.size() > kLongest) {
+        throw ConfigError("library name " + quoted(name) + " has " + std::to_string(name.size()) +
+                          " characters, at most 63 are allowed");
+    }
+    const bool starts_well = (name[0] >= 'a' && name[0] <= 'z') || (name[0] >= 'A' && name[0] <= 'Z');
+    const bool all_plain = std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+    if (!starts_well || !all_plain) {
+        throw ConfigError("library name " + quoted(name) +
+                          " is not a C identifier: a letter, then letters, digits and underscores");
+    }
+    if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
+        throw ConfigError("library name " + quoted(name) + " is a reserved word of C or C++");
+    }
+    // Of attnc's own prefix only what begins as a problem string does: attnc_d512_h8_f32.
+    constexpr std::string_view kProblemName = "attnc_d";
+    const bool problem_name = name.starts_with(kProblemName) && name.size() > kProblemName.size() &&
+                              name[kProblemName.size()] >= '0' && name[kProblemName.size()] <= '9';
+    if (name == "attnc" || (name.starts_with("attnc_") && !problem_name)) {
+        throw ConfigError("library name " + quoted(name) + " is one of attnc's own, attnc and attnc_*");
+    }
+}
+
+}  // namespace attnc
