@@ -14,27 +14,27 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr float kLn2 = 0.693147180559945309417f;
-// A dropped score is -infinity, so that its exponential is exactly 0. The maximum starts at the lowest finite number:
-// a query that sees no key gets -infinity - lowest = -infinity, never infinity - infinity.
+// A dropped score is -infinity, so that its exponential is exactly 0. The maximum starts at the lowest finite
+// number: a query that sees no key gets -infinity - lowest = -infinity, never infinity - infinity.
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kDropped = -std::numeric_limits<float>::infinity();
 constexpr int kDroppedBits = static_cast<int>(0xff800000U);
 
 // Comparison by bits: the code generator's float comparisons may assume that there are no infinities.
-Expr is_dropped(const Expr &score) { return reinterpret<int>(score) == kDroppedBits; }
+Expr is_dropped(const Expr& score) { return reinterpret<int>(score) == kDroppedBits; }
 
-// value, or -infinity where `drop`. A table of two instead of a select: the condition depends on the lane, and a select
-// would be taken for a reason to compute the scores lane by lane.
-Expr drop_where(const Expr &drop, const Expr &value) { return mux(cast<int>(drop), {value, Expr(kDropped)}); }
+// value, or -infinity where `drop`. A table of two instead of a select: the condition depends on the lane,
+// and a select would be taken for a reason to compute the scores lane by lane.
+Expr drop_where(const Expr& drop, const Expr& value) { return mux(cast<int>(drop), {value, Expr(kDropped)}); }
 
 // score + addend, at least the lowest finite number, so that only what is dropped is -infinity.
-Expr add_to_score(const Expr &score, const Expr &addend) {
+Expr add_to_score(const Expr& score, const Expr& addend) {
     Expr sum = score + addend * kLog2E;
     return select(is_dropped(addend) || is_dropped(score), kDropped,
                   strict_float(select(sum < kLowest, kLowest, sum)));
 }
 
-Expr ceil_div(const Expr &a, int b) { return (a + (b - 1)) / b; }
+Expr ceil_div(const Expr& a, int b) { return (a + (b - 1)) / b; }
 
 Expr tree_max(std::vector<Expr> v) {
     while (v.size() > 1) {
@@ -52,8 +52,8 @@ Expr tree_max(std::vector<Expr> v) {
 
 }  // namespace
 
-AttentionTwoPass::AttentionTwoPass(const AttentionInputs &in, const AttentionTile &tile)
-    : tile(tile), masked(in.masks.has_value()), valued(in.v.defined()), in(in) {
+AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes)
+    : tile(tile_sizes), masked(in.masks.has_value()), valued(in.v.defined()), in_(in) {
     define_bounds();
     define_scores();
     if (masked) {
@@ -68,21 +68,21 @@ int AttentionTwoPass::update(BlockUpdate which) const {
     return masked || which < kAddBias ? which : which - (kSeedSum - kAddBias);
 }
 
-Expr AttentionTwoPass::tile_query(const Expr &local) const {
-    return unsafe_promise_clamped(min(t * tile.rows + local, in.queries - 1), 0, in.queries - 1);
+Expr AttentionTwoPass::tile_query(const Expr& local) const {
+    return unsafe_promise_clamped(min(t * tile.rows + local, in_.queries - 1), 0, in_.queries - 1);
 }
 
-Expr AttentionTwoPass::visible(const Expr &query, const Expr &key) const {
-    return key >= query + in.first_key && key < query + in.last_key && key < in.keys;
+Expr AttentionTwoPass::visible(const Expr& query, const Expr& key) const {
+    return key >= query + in_.first_key && key < query + in_.last_key && key < in_.keys;
 }
 
 void AttentionTwoPass::define_bounds() {
     const int jt = tile.key_rows, steps = tile.key_rows / tile.tail_rows;
-    Expr top = t * tile.rows, bottom = min(top + tile.rows, in.queries) - 1;
-    Expr first = clamp(top + in.first_key, 0, in.keys);
-    Expr end = max(min(bottom + in.last_key, in.keys), first);
-    Expr full_first = min(ceil_div(max(bottom + in.first_key, 0), jt), ceil_div(end, jt));
-    Expr full_end = max(max(min(top + in.last_key, in.keys), 0) / jt, full_first);
+    Expr top = t * tile.rows, bottom = min(top + tile.rows, in_.queries) - 1;
+    Expr first = clamp(top + in_.first_key, 0, in_.keys);
+    Expr end = max(min(bottom + in_.last_key, in_.keys), first);
+    Expr full_first = min(ceil_div(max(bottom + in_.first_key, 0), jt), ceil_div(end, jt));
+    Expr full_end = max(max(min(top + in_.last_key, in_.keys), 0) / jt, full_first);
     Expr left_first = first / tile.tail_rows;
     Expr right_end = ceil_div(end, tile.tail_rows);
     Expr left_end = min(full_first * steps, right_end);
@@ -91,23 +91,25 @@ void AttentionTwoPass::define_bounds() {
 
     if (valued) {
         Expr group_top = g * tile.context_rows;
-        Expr group_bottom = min(group_top + tile.context_rows, in.queries) - 1;
-        Expr group_first = clamp(group_top + in.first_key, 0, in.keys);
-        group_bounds(x, g) = mux(x, {group_first, max(min(group_bottom + in.last_key, in.keys), group_first)});
+        Expr group_bottom = min(group_top + tile.context_rows, in_.queries) - 1;
+        Expr group_first = clamp(group_top + in_.first_key, 0, in_.keys);
+        group_bounds(x, g) =
+            mux(x, {group_first, max(min(group_bottom + in_.last_key, in_.keys), group_first)});
     }
 }
 
 void AttentionTwoPass::define_scores() {
-    // 16 x 16 blocks of queries are transposed in two steps of radix 4; each stores runs of 4 interleaved vectors.
-    quads(b, d, l, g, t) = in.q(d, tile_query(g * kQueryLanes + l + 4 * b)) * in.qk_scale_log2;
+    // 16 x 16 blocks of queries are transposed in two steps of radix 4; each stores runs of 4 interleaved
+    // vectors.
+    quads(b, d, l, g, t) = in_.q(d, tile_query(g * kQueryLanes + l + 4 * b)) * in_.qk_scale_log2;
     queries(l, d, g, t) = quads(l / 4, d, l % 4, g, t);
 
-    depth = RDom(0, in.head_dim, "depth");
-    auto sums_of = [&](Func &sums, int key_rows, bool exact) {
+    depth = RDom(0, in_.head_dim, "depth");
+    auto sums_of = [&](Func& sums, int key_rows, bool exact) {
         Expr key = s * key_rows + c;
-        Expr row = unsafe_promise_clamped(exact ? key : min(key, in.keys - 1), 0, in.keys - 1);
+        Expr row = unsafe_promise_clamped(exact ? key : min(key, in_.keys - 1), 0, in_.keys - 1);
         sums(i, c, s, t) = 0.0f;
-        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in.k(depth, row);
+        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(depth, row);
     };
     sums_of(left_sums, tile.tail_rows, false);
     sums_of(full_sums, tile.key_rows, true);
@@ -115,8 +117,9 @@ void AttentionTwoPass::define_scores() {
 
     block(i, j, t) = undef<float>();
     block(i, kRowMax, t) = kLowest;
-    auto scores_of = [&](const Func &sums, RDom &steps, int key_rows, TileBound first, TileBound end, bool edge) {
-        steps = RDom(0, (in.tile_kv + key_rows - 1) / key_rows, "steps");
+    auto scores_of = [&](const Func& sums, RDom& steps, int key_rows, TileBound first, TileBound end,
+                         bool edge) {
+        steps = RDom(0, (in_.tile_kv + key_rows - 1) / key_rows, "steps");
         steps.where(steps >= bounds(first, t) && steps < bounds(end, t));
         std::vector<Expr> rows, values;
         for (int r = 0; r < key_rows; r++) {
@@ -143,51 +146,52 @@ void AttentionTwoPass::define_scores() {
 }
 
 void AttentionTwoPass::define_masks() {
-    const AttentionMasks &m = *in.masks;
+    const AttentionMasks& m = *in_.masks;
     Expr query = tile_query(i);
-    auto pass = [&](int flag, auto value) {
-        RDom r(0, in.tile_kv, "mask_keys");
+    auto pass = [&](int flag, auto define) {
+        RDom r(0, in_.tile_kv, "mask_keys");
         r.where(r >= bounds(kFirstKey, t) && r < bounds(kEndKey, t));
         if (flag != 0) {
             r.where((m.flags & flag) != 0);
         }
         mask_keys.push_back(r);
-        value(r, unsafe_promise_clamped(r, 0, in.keys - 1));
+        define(r, unsafe_promise_clamped(r, 0, in_.keys - 1));
     };
-    auto score = [&](const RDom &r) { return block(i, kFirstScore + r, t); };
-    pass(ATTNC_MASK_BIAS, [&](const RDom &r, const Expr &key) {
+    auto score = [&](const RDom& r) { return block(i, kFirstScore + r, t); };
+    pass(ATTNC_MASK_BIAS, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = add_to_score(score(r), m.bias(key, query));
     });
-    pass(ATTNC_MASK_KEY_BIAS, [&](const RDom &r, const Expr &key) {
+    pass(ATTNC_MASK_KEY_BIAS, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = add_to_score(score(r), m.key_bias(key));
     });
-    pass(ATTNC_MASK_KEEP, [&](const RDom &r, const Expr &key) {
+    pass(ATTNC_MASK_KEEP, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = drop_where(m.keep_mask(key, query) == 0, score(r));
     });
-    pass(ATTNC_MASK_DROP, [&](const RDom &r, const Expr &key) {
+    pass(ATTNC_MASK_DROP, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = drop_where(m.drop_mask(key, query) != 0, score(r));
     });
-    pass(0, [&](const RDom &r, const Expr &) { block(i, kRowMax, t) = max(block(i, kRowMax, t), score(r)); });
+    pass(0, [&](const RDom& r, const Expr&) { block(i, kRowMax, t) = max(block(i, kRowMax, t), score(r)); });
 }
 
 void AttentionTwoPass::define_context() {
     block(i, kRowSum, t) = 0.0f;
-    exp_keys = RDom(0, in.tile_kv, "exp_keys");
+    exp_keys = RDom(0, in_.tile_kv, "exp_keys");
     exp_keys.where(exp_keys >= bounds(kFirstKey, t) && exp_keys < bounds(kEndKey, t));
     Expr e = exp2_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
     block(i, scatter(kRowSum, kFirstScore + exp_keys), t) = gather(block(i, kRowSum, t) + e, e);
     Expr sum = block(i, kRowSum, t);
     block(i, kRowInverse, t) = select(sum == 0.0f, 0.0f, 1.0f / sum);
 
-    value_keys = RDom(0, in.tile_kv, "value_keys");
+    value_keys = RDom(0, in_.tile_kv, "value_keys");
     value_keys.where(value_keys >= group_bounds(kFirstKey, g) && value_keys < group_bounds(kEndKey, g));
-    Expr key = unsafe_promise_clamped(value_keys, 0, in.keys - 1);
-    Expr value = in.v(d, key);
-    if (in.guarded) {
-        const AttentionMasks &m = *in.masks;
-        Expr query = unsafe_promise_clamped(min(i, in.queries - 1), 0, in.queries - 1);
+    Expr key = unsafe_promise_clamped(value_keys, 0, in_.keys - 1);
+    Expr value = in_.v(d, key);
+    if (in_.guarded) {
+        const AttentionMasks& m = *in_.masks;
+        Expr query = unsafe_promise_clamped(min(i, in_.queries - 1), 0, in_.queries - 1);
         auto given = [&](int flag) { return (m.flags & flag) != 0; };
-        Expr dropped = !visible(i, value_keys) || (given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
+        Expr dropped = !visible(i, value_keys) ||
+                       (given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
                        (given(ATTNC_MASK_KEY_BIAS) && is_dropped(m.key_bias(key))) ||
                        (given(ATTNC_MASK_KEEP) && m.keep_mask(key, query) == 0) ||
                        (given(ATTNC_MASK_DROP) && m.drop_mask(key, query) != 0);
@@ -198,19 +202,20 @@ void AttentionTwoPass::define_context() {
         block(i % tile.rows, kFirstScore + value_keys, (g * tile.context_rows) / tile.rows) * value;
 }
 
-Expr AttentionTwoPass::context(const Var &feature, const Var &query) const {
+Expr AttentionTwoPass::context(const Var& feature, const Var& query) const {
     return context_sums(feature, query, query / tile.context_rows) *
            block(query % tile.rows, kRowInverse, query / tile.rows);
 }
 
-Expr AttentionTwoPass::lse(const Var &query) const {
+Expr AttentionTwoPass::lse(const Var& query) const {
     Expr maximum = block(query % tile.rows, kRowMax, query / tile.rows);
     Expr sum = block(query % tile.rows, kRowSum, query / tile.rows);
-    Expr seen = (maximum + log(max(sum, 0.5f)) * kLog2E) * kLn2;  // a row that sees a key has a sum of at least 1
+    Expr seen =
+        (maximum + log(max(sum, 0.5f)) * kLog2E) * kLn2;  // a row that sees a key has a sum of at least 1
     return select(is_nan(sum), std::numeric_limits<float>::quiet_NaN(), sum == 0.0f, kDropped, seen);
 }
 
-Expr AttentionTwoPass::probability(const Var &key, const Var &query, const Expr &lse) const {
+Expr AttentionTwoPass::probability(const Var& key, const Var& query, const Expr& lse) const {
     Expr score = block(query % tile.rows, kFirstScore + key, query / tile.rows);
     Expr dropped = !visible(query, key) || is_dropped(lse) || is_dropped(score);
     return select(dropped, 0.0f, exp2_nonpositive(score - lse * kLog2E));

@@ -1,8 +1,9 @@
-// Softmax attention of one head over one block of keys, in two passes over the scores: their maximum, which leaves the
-// registers together with the scores, then the exponentials and their sum, in place.
+// Softmax attention of one head over one block of keys, in two passes over the scores: their maximum, which
+// leaves the registers together with the scores, then the exponentials and their sum, in place.
 //
-// Queries lie in vector lanes and keys in rows, so that maximum, exponential and sum are plain vertical vector code,
-// K is read by broadcasts and V by rows as they lie in memory, and only the queries of a tile are transposed.
+// Queries lie in vector lanes and keys in rows, so that maximum, exponential and sum are plain vertical
+// vector code, K is read by broadcasts and V by rows as they lie in memory, and only the queries of a tile
+// are transposed.
 #pragma once
 
 #include <Halide.h>
@@ -28,7 +29,7 @@ struct AttentionInputs {
     Halide::Func k;              // (d, j)
     Halide::Func v;              // (d, j); undefined for scores alone
     Halide::Expr qk_scale_log2;  // scores are in units of log2
-    Halide::Expr first_key;      // query i sees key j when max(0, i + first_key) <= j < min(keys, i + last_key)
+    Halide::Expr first_key;  // query i sees key j when max(0, i + first_key) <= j < min(keys, i + last_key)
     Halide::Expr last_key;
     Halide::Expr queries, keys;  // extents
     int head_dim;                // padded
@@ -39,11 +40,11 @@ struct AttentionInputs {
 
 // Visible keys of a tile of queries, and the steps that its scores take. Filled once per tile.
 enum TileBound {
-    kFirstKey,    // keys [first, end) are visible to some query of the tile
+    kFirstKey,  // keys [first, end) are visible to some query of the tile
     kEndKey,
-    kLeftFirst,   // steps of tail_rows keys [first, end) with the test for visibility, left of the full ones
+    kLeftFirst,  // steps of tail_rows keys [first, end) with the test for visibility, left of the full ones
     kLeftEnd,
-    kFullFirst,   // steps of key_rows keys [first, end) that every query of the tile sees
+    kFullFirst,  // steps of key_rows keys [first, end) that every query of the tile sees
     kFullEnd,
     kRightFirst,  // steps of tail_rows keys, right of them
     kRightEnd,
@@ -73,13 +74,15 @@ struct AttentionTwoPass {
     AttentionTile tile;
     bool masked, valued;
 
-    // i: query, local to the tile in lane-wise Funcs; j: key; t: tile; c: key inside a step; s: step; d: feature
+    // i: query, local to the tile in lane-wise Funcs; j: key; t: tile; c: key inside a step; s: step; d:
+    // feature
     Halide::Var i{"i"}, j{"j"}, t{"t"}, c{"c"}, s{"s"}, d{"d"}, l{"l"}, g{"g"}, b{"b"}, x{"x"};
 
     Halide::Func bounds{"bounds"};              // (x, t): TileBound x
     Halide::Func group_bounds{"group_bounds"};  // (x, g): kFirstKey and kEndKey of context_rows queries
-    Halide::Func quads{"quads"};                // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
-    Halide::Func queries{"queries"};            // (l, d, g, t): scaled queries, transposed
+    Halide::Func quads{
+        "quads"};  // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
+    Halide::Func queries{"queries"};  // (l, d, g, t): scaled queries, transposed
     Halide::Func left_sums{"left_sums"}, full_sums{"full_sums"}, right_sums{"right_sums"};  // (i, c, s, t)
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
@@ -88,25 +91,25 @@ struct AttentionTwoPass {
     std::vector<Halide::RDom> mask_keys;    // keys of the mask passes, kAddBias to kMaskedMax
     Halide::RDom exp_keys, value_keys;
 
-    AttentionTwoPass(const AttentionInputs &in, const AttentionTile &tile);
+    AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes);
 
     // Number of an update in `block`.
     int update(BlockUpdate which) const;
 
     // Results by query.
-    Halide::Expr context(const Halide::Var &feature, const Halide::Var &query) const;
-    Halide::Expr lse(const Halide::Var &query) const;
+    Halide::Expr context(const Halide::Var& feature, const Halide::Var& query) const;
+    Halide::Expr lse(const Halide::Var& query) const;
     // exp(score - lse) of key `key`, 0 where dropped. lse in natural units.
-    Halide::Expr probability(const Halide::Var &key, const Halide::Var &query, const Halide::Expr &lse) const;
+    Halide::Expr probability(const Halide::Var& key, const Halide::Var& query, const Halide::Expr& lse) const;
 
-  private:
-    AttentionInputs in;
-    Halide::Expr visible(const Halide::Expr &query, const Halide::Expr &key) const;
+private:
+    AttentionInputs in_;
+    Halide::Expr visible(const Halide::Expr& query, const Halide::Expr& key) const;
     void define_bounds();
     void define_scores();
     void define_masks();
     void define_context();
-    Halide::Expr tile_query(const Halide::Expr &local) const;  // row of q for a lane, clamped
+    Halide::Expr tile_query(const Halide::Expr& local) const;  // row of q for a lane, clamped
 };
 
 }  // namespace attnc

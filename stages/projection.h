@@ -5,8 +5,9 @@
 
 namespace attnc {
 
-// sums(n, m, p) = bias_vector(n, p) + sum over k of weights(n, k, p) * x(k, m): column n of panel p for row m.
-// Each sum is one chain in the order of k, so a row's bits depend on nothing but its own x and the weights.
+// sums(n, m, p) = bias_vector(n, p) + sum over k of weights(n, k, p) * x(k, m): column n of panel p for row
+// m. Each sum is one chain in the order of k, so a row's bits depend on nothing but its own x and the
+// weights.
 struct Projection {
     Halide::Var n{"n"}, m{"m"}, p{"p"};
     Halide::RDom k;     // over the inner dimension
@@ -14,8 +15,8 @@ struct Projection {
     Halide::Func sums;
 
     // x (k, m) of `depth` features and `count` rows; weights (n, k, p); bias_vector (n, p).
-    Projection(const Halide::Func &x, const Halide::Func &weights, const Halide::Func &bias_vector,
-               const Halide::Expr &depth, const Halide::Expr &count)
+    Projection(const Halide::Func& x, const Halide::Func& weights, const Halide::Func& bias_vector,
+               const Halide::Expr& depth, const Halide::Expr& count)
         : k(0, depth, "k"), rows("rows"), sums("sums") {
         using Halide::unsafe_promise_clamped;
         Halide::Var feature("feature");

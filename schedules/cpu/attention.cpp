@@ -8,15 +8,20 @@ namespace {
 
 // Registers' worth of lanes: `func`'s lanes i in vectors of 16, all side by side.
 template <typename Stage>
-void lanes_side_by_side(Stage stage, const Var &i) {
+void lanes_side_by_side(Stage stage, const Var& i) {
     const Var lane("lane");
     stage.split(i, i, lane, kQueryLanes).vectorize(lane).unroll(i);
 }
 
-void schedule_transposition(AttentionTwoPass &s, const Func &consumer, const Var &at, int q_vectors, int head_dim) {
+void schedule_transposition(AttentionTwoPass& s, const Func& consumer, const Var& at, int q_vectors,
+                            int head_dim) {
     const Var d16("d16"), d4("d4"), l4("l4"), run("run");
+    // A task has 64 KiB of stack; the transposed queries of common heads fit, those of wide ones go to the
+    // heap.
+    constexpr int kLargestOnStack = 16 * 1024;
+    const int bytes = kQueryLanes * q_vectors * head_dim * static_cast<int>(sizeof(float));
     s.queries.compute_at(consumer, at)
-        .store_in(MemoryType::Stack)
+        .store_in(bytes <= kLargestOnStack ? MemoryType::Stack : MemoryType::Heap)
         .bound(s.l, 0, kQueryLanes)
         .bound(s.d, 0, head_dim)
         .bound(s.g, 0, q_vectors)
@@ -42,7 +47,8 @@ void schedule_transposition(AttentionTwoPass &s, const Func &consumer, const Var
 }
 
 // A tile of scores: q_vectors x key_rows accumulators over the features of the head.
-void schedule_sums(AttentionTwoPass &s, Func &sums, BlockUpdate which, const RDom &steps, int lanes, int key_rows) {
+void schedule_sums(AttentionTwoPass& s, Func& sums, BlockUpdate which, const RDom& steps, int lanes,
+                   int key_rows) {
     sums.compute_at(s.block, steps.x)
         .store_in(MemoryType::Stack)
         .bound(s.i, 0, lanes)
@@ -67,8 +73,8 @@ void schedule_sums(AttentionTwoPass &s, Func &sums, BlockUpdate which, const RDo
 }
 
 // Everything up to the scores of one tile, computed at `at` of `consumer`.
-void schedule_scores(AttentionTwoPass &s, const Func &consumer, const Var &at, const AttendParams &p, int head_dim,
-                     int tile_kv) {
+void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, const AttendParams& p,
+                     int head_dim, int tile_kv) {
     const int q_vectors = static_cast<int>(p.q_vectors), lanes = kQueryLanes * q_vectors;
     const int key_rows = static_cast<int>(p.key_rows), tail_rows = static_cast<int>(p.tail_rows);
 
@@ -101,7 +107,7 @@ void schedule_scores(AttentionTwoPass &s, const Func &consumer, const Var &at, c
 
 }  // namespace
 
-AttentionTile attention_tile(const AttendParams &params) {
+AttentionTile attention_tile(const AttendParams& params) {
     return {.rows = static_cast<int>(params.rows),
             .q_vectors = static_cast<int>(params.q_vectors),
             .key_rows = static_cast<int>(params.key_rows),
@@ -109,8 +115,8 @@ AttentionTile attention_tile(const AttendParams &params) {
             .context_rows = static_cast<int>(params.context_rows)};
 }
 
-void schedule_attend(AttentionTwoPass &s, Func context, Func lse, const AttendParams &p, int head_dim, int v_head_dim,
-                     int tile_kv, const Target &target) {
+void schedule_attend(AttentionTwoPass& s, Func context, Func lse, const AttendParams& p, int head_dim,
+                     int v_head_dim, int tile_kv, const Target& target) {
     const int vector = target.natural_vector_size<float>();
     const int context_rows = static_cast<int>(p.context_rows);
     const Var tile("tile"), row("row"), group("group"), columns("columns"), column("column"), lane("lane");
@@ -152,23 +158,27 @@ void schedule_attend(AttentionTwoPass &s, Func context, Func lse, const AttendPa
         .unroll(s.d)
         .unroll(s.i);
 
-    lse.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf).compute_with(context, tile);
+    lse.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+        .compute_with(context, tile);
 }
 
-void schedule_probs(AttentionTwoPass &s, Func probs, const AttendParams &p, int head_dim, int tile_kv,
-                    const Target &target) {
+void schedule_probs(AttentionTwoPass& s, Func probs, const AttendParams& p, int head_dim, int tile_kv,
+                    const Target& target) {
     const int vector = target.natural_vector_size<float>();
     const Var tile("tile"), row("row"), lane("lane");
     probs.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
         .split(s.j, s.j, lane, vector, TailStrategy::GuardWithIf)
         .reorder(lane, row, s.j, tile)
-        .vectorize(lane);
+        .vectorize(lane)
+        .never_partition(tile, row);  // else the scores are copied three times
     schedule_scores(s, probs, tile, p, head_dim, tile_kv);
 }
 
-void schedule_merge(AttentionMerge &s, Func context, Func lse, int v_head_dim, const Target &target) {
+void schedule_merge(AttentionMerge& s, Func context, Func lse, int v_head_dim, const Target& target) {
     const Var lane("lane");
-    context.bound(s.d, 0, v_head_dim).split(s.d, s.d, lane, target.natural_vector_size<float>()).vectorize(lane);
+    context.bound(s.d, 0, v_head_dim)
+        .split(s.d, s.d, lane, target.natural_vector_size<float>())
+        .vectorize(lane);
     s.weights.compute_at(context, s.i).store_in(MemoryType::Stack);
     (void)lse;  // one number for a row: left as it is
 }

@@ -10,18 +10,19 @@
 namespace attnc {
 
 // The tile that the definitions need, from the parameters.
-AttentionTile attention_tile(const AttendParams &params);
+AttentionTile attention_tile(const AttendParams& params);
 
 // context (d, i) and lse (i) as outputs of one loop over tiles of queries.
-void schedule_attend(AttentionTwoPass &stage, Halide::Func context, Halide::Func lse, const AttendParams &params,
-                     int head_dim, int v_head_dim, int tile_kv, const Halide::Target &target);
+void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func lse,
+                     const AttendParams& params, int head_dim, int v_head_dim, int tile_kv,
+                     const Halide::Target& target);
 
 // probs (j, i).
-void schedule_probs(AttentionTwoPass &stage, Halide::Func probs, const AttendParams &params, int head_dim, int tile_kv,
-                    const Halide::Target &target);
+void schedule_probs(AttentionTwoPass& stage, Halide::Func probs, const AttendParams& params, int head_dim,
+                    int tile_kv, const Halide::Target& target);
 
 // context (d, i) and lse (i).
-void schedule_merge(AttentionMerge &stage, Halide::Func context, Halide::Func lse, int v_head_dim,
-                    const Halide::Target &target);
+void schedule_merge(AttentionMerge& stage, Halide::Func context, Halide::Func lse, int v_head_dim,
+                    const Halide::Target& target);
 
 }  // namespace attnc

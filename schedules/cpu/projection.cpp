@@ -6,9 +6,10 @@ using namespace Halide;
 
 namespace {
 
-// The register tile: rows x panel accumulators over the whole inner dimension, computed at `at` of `consumer`. Panels
-// are outside rows, so that a panel (panel * depth floats) stays in L2 while rows stream past it.
-void schedule_sums(Projection &s, const Func &consumer, const Var &at, int rows, int panel, int vector) {
+// The register tile: rows x panel accumulators over the whole inner dimension, computed at `at` of
+// `consumer`. Panels are outside rows, so that a panel (panel * depth floats) stays in L2 while rows stream
+// past it.
+void schedule_sums(Projection& s, const Func& consumer, const Var& at, int rows, int panel, int vector) {
     const Var lane("lane"), lane_u("lane_u");
     s.sums.compute_at(consumer, at)
         .store_in(MemoryType::Stack)
@@ -29,8 +30,8 @@ void schedule_sums(Projection &s, const Func &consumer, const Var &at, int rows,
 
 }  // namespace
 
-void schedule_project_heads(Projection &s, Func y, const std::vector<Var> &y_args, const ProjectParams &params,
-                            int head, int heads, const Target &target) {
+void schedule_project_heads(Projection& s, Func y, const std::vector<Var>& y_args,
+                            const ProjectParams& params, int head, int heads, const Target& target) {
     const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
     const Var n = y_args[0], a = y_args[1], m = y_args[2], c = y_args[3], h = y_args[4];
     const Var tile("tile"), row("row"), lane("lane");
@@ -47,8 +48,8 @@ void schedule_project_heads(Projection &s, Func y, const std::vector<Var> &y_arg
     schedule_sums(s, y, tile, rows, head * heads, vector);
 }
 
-void schedule_project_out(Projection &s, Func out, const std::vector<Var> &out_args, const ProjectParams &params,
-                          int panel, const Target &target) {
+void schedule_project_out(Projection& s, Func out, const std::vector<Var>& out_args,
+                          const ProjectParams& params, int panel, const Target& target) {
     const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
     const Var n = out_args[0], m = out_args[1];
     const Var tile("tile"), row("row"), columns("columns"), column("column"), lane("lane");

@@ -1,0 +1,163 @@
+// attend, attend_masked, attend_guarded, attend_probs: one head of one item over one block of keys.
+#include "generators/library_generator.h"
+#include "schedules/cpu/attention.h"
+#include "stages/attention_two_pass.h"
+
+namespace attnc {
+namespace {
+
+using namespace Halide;
+
+using Rows = Buffer<float, 2>;
+
+// Inputs common to all forms, under the names of the kernel contract.
+template <typename T>
+class AttendGenerator : public LibraryGenerator<T> {
+protected:
+    template <typename Q, typename K>
+    AttentionInputs common_inputs(Q& q, K& k, const Expr& qk_scale_log2, const Expr& first_key,
+                                  const Expr& last_key) {
+        const KernelConfig kernel = this->kernel_config();
+        this->from_zero(q, kernel.head_dim);
+        this->from_zero(k, kernel.head_dim);
+        AttentionInputs in;
+        in.q = q;
+        in.k = k;
+        in.qk_scale_log2 = qk_scale_log2;
+        in.first_key = first_key;
+        in.last_key = last_key;
+        in.queries = q.dim(1).extent();
+        in.keys = k.dim(1).extent();
+        in.head_dim = static_cast<int>(kernel.head_dim);
+        in.tile_kv = static_cast<int>(this->cpu_schedule().layout.tile_kv);
+        return in;
+    }
+
+    template <typename V>
+    void add_values(AttentionInputs& in, V& v) {
+        this->from_zero(v, this->kernel_config().v_head_dim);
+        v.dim(1).set_bounds(0, in.keys);
+        in.v = v;
+    }
+
+    template <typename KeyBias, typename Bias, typename Mask>
+    void add_masks(AttentionInputs& in, KeyBias& key_bias, Bias& bias, Mask& keep, Mask& drop,
+                   const Expr& flags) {
+        this->any_strides(key_bias);
+        this->any_strides(bias);
+        this->any_strides(keep);
+        this->any_strides(drop);
+        in.masks = AttentionMasks{key_bias, bias, keep, drop, flags};
+    }
+
+    template <typename Context, typename Lse>
+    void finish(const AttentionInputs& in, const AttendParams& params, Context& context, Lse& lse) {
+        const KernelConfig kernel = this->kernel_config();
+        this->from_zero(context, kernel.v_head_dim);
+        context.dim(1).set_bounds(0, in.queries);
+        this->from_zero(lse);
+        lse.dim(0).set_bounds(0, in.queries);
+        AttentionTwoPass stage(in, attention_tile(params));
+        context(stage.d, stage.i) = stage.context(stage.d, stage.i);
+        lse(stage.i) = stage.lse(stage.i);
+        schedule_attend(stage, context, lse, params, in.head_dim, static_cast<int>(kernel.v_head_dim),
+                        in.tile_kv, this->get_target());
+    }
+};
+
+class Attend : public AttendGenerator<Attend> {
+public:
+    Input<Buffer<float, 2>> q{"q"};  // (d, i)
+    Input<Buffer<float, 2>> k{"k"};  // (d, j)
+    Input<Buffer<float, 2>> v{"v"};  // (d, j)
+    Input<float> qk_scale_log2{"qk_scale_log2"};
+    Input<int32_t> first_key{"first_key"};
+    Input<int32_t> last_key{"last_key"};
+    Output<Buffer<float, 2>> context{"context"};  // (d, i)
+    Output<Buffer<float, 1>> lse{"lse"};          // (i)
+
+    void generate() {
+        AttentionInputs in = common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        add_values(in, v);
+        finish(in, cpu_schedule().params.attend, context, lse);
+    }
+};
+
+template <typename T>
+class MaskedGenerator : public AttendGenerator<T> {
+public:
+    template <typename U>
+    using In = typename AttendGenerator<T>::template Input<U>;
+    template <typename U>
+    using Out = typename AttendGenerator<T>::template Output<U>;
+
+    In<Buffer<float, 2>> q{"q"};  // (d, i)
+    In<Buffer<float, 2>> k{"k"};  // (d, j)
+    In<Buffer<float, 2>> v{"v"};  // (d, j)
+    In<float> qk_scale_log2{"qk_scale_log2"};
+    In<int32_t> first_key{"first_key"};
+    In<int32_t> last_key{"last_key"};
+    In<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
+    In<Buffer<float, 2>> bias{"bias"};              // (j, i)
+    In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
+    In<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
+    In<int32_t> mask_flags{"mask_flags"};
+    Out<Buffer<float, 2>> context{"context"};  // (d, i)
+    Out<Buffer<float, 1>> lse{"lse"};          // (i)
+
+protected:
+    void generate_masked(const AttendParams& params, bool guarded) {
+        AttentionInputs in = this->common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        this->add_values(in, v);
+        this->add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
+        in.guarded = guarded;
+        this->finish(in, params, context, lse);
+    }
+};
+
+class AttendMasked : public MaskedGenerator<AttendMasked> {
+public:
+    void generate() { generate_masked(cpu_schedule().params.attend_masked, false); }
+};
+
+class AttendGuarded : public MaskedGenerator<AttendGuarded> {
+public:
+    void generate() { generate_masked(cpu_schedule().params.attend_guarded, true); }
+};
+
+class AttendProbs : public AttendGenerator<AttendProbs> {
+public:
+    Input<Buffer<float, 2>> q{"q"};  // (d, i)
+    Input<Buffer<float, 2>> k{"k"};  // (d, j)
+    Input<float> qk_scale_log2{"qk_scale_log2"};
+    Input<int32_t> first_key{"first_key"};
+    Input<int32_t> last_key{"last_key"};
+    Input<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
+    Input<Buffer<float, 2>> bias{"bias"};              // (j, i)
+    Input<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
+    Input<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
+    Input<int32_t> mask_flags{"mask_flags"};
+    Input<Buffer<float, 1>> lse_in{"lse_in"};  // (i)
+    Output<Buffer<float, 2>> probs{"probs"};   // (j, i)
+
+    void generate() {
+        AttentionInputs in = common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
+        from_zero(lse_in);
+        from_zero(probs);
+        probs.dim(0).set_bounds(0, in.keys);
+        probs.dim(1).set_bounds(0, in.queries);
+        const AttendParams params = cpu_schedule().params.attend_probs;
+        AttentionTwoPass stage(in, attention_tile(params));
+        probs(stage.j, stage.i) = stage.probability(stage.j, stage.i, lse_in(stage.i));
+        schedule_probs(stage, probs, params, in.head_dim, in.tile_kv, get_target());
+    }
+};
+
+}  // namespace
+}  // namespace attnc
+
+HALIDE_REGISTER_GENERATOR(attnc::Attend, attend)
+HALIDE_REGISTER_GENERATOR(attnc::AttendMasked, attend_masked)
+HALIDE_REGISTER_GENERATOR(attnc::AttendGuarded, attend_guarded)
+HALIDE_REGISTER_GENERATOR(attnc::AttendProbs, attend_probs)
