@@ -120,7 +120,7 @@ void check_layout(const Layout& layout, const Config& config) {
     check_range("out_panel", layout.out_panel, 1, kMaxPanel);
     check_multiple("out_panel", layout.out_panel, kQueryLanes, "the widest vector");
     check_range("tile_kv", layout.tile_kv, 1, kMaxTileKv);
-    check_multiple("tile_kv", layout.tile_kv, kQueryLanes, "so that blocks start at whole vectors of masks");
+    check_multiple("tile_kv", layout.tile_kv, kQueryLanes, "which is what keeps blocks on whole vectors");
 }
 
 void check_registers(const std::string& tile, int64_t rows, int64_t columns, const VectorUnit& unit) {

@@ -93,15 +93,19 @@ void AttentionTwoPass::define_bounds() {
         Expr group_top = g * tile.context_rows;
         Expr group_bottom = min(group_top + tile.context_rows, in_.queries) - 1;
         Expr group_first = clamp(group_top + in_.first_key, 0, in_.keys);
-        group_bounds(x, g) =
-            mux(x, {group_first, max(min(group_bottom + in_.last_key, in_.keys), group_first)});
+        Expr group_end = max(min(group_bottom + in_.last_key, in_.keys), group_first);
+        // A tile may overhang the queries by whole groups: those see nothing.
+        group_bounds(x, g) = mux(x, {group_first, select(group_top < in_.queries, group_end, group_first)});
     }
 }
 
 void AttentionTwoPass::define_scores() {
     // 16 x 16 blocks of queries are transposed in two steps of radix 4; each stores runs of 4 interleaved
     // vectors.
-    quads(b, d, l, g, t) = in_.q(d, tile_query(g * kQueryLanes + l + 4 * b)) * in_.qk_scale_log2;
+    // A bare minimum: behind a promise the index would hide from the code generator that the stores
+    // interleave.
+    Expr query = min(t * tile.rows + g * kQueryLanes + l + 4 * b, in_.queries - 1);
+    quads(b, d, l, g, t) = in_.q(d, query) * in_.qk_scale_log2;
     queries(l, d, g, t) = quads(l / 4, d, l % 4, g, t);
 
     depth = RDom(0, in_.head_dim, "depth");

@@ -20,7 +20,7 @@ constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // batch and sequence lengths in problem strings
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     constexpr size_t kLongest = 60;
     std::string shown;
     for (const char c : text.substr(0, kLongest)) {
@@ -103,7 +103,7 @@ constexpr std::array<OptionToken, 7> kOptionTokens{{
 }};
 
 [[noreturn]] void fail_parse(std::string_view text, const std::string& reason) {
-    throw ConfigError("configuration " + quoted(text) + ": " + reason);
+    throw ConfigError("configuration " + in_quotes(text) + ": " + reason);
 }
 
 // The sizes before the type, in kSizeTokens' order; returns the number of parts read.
@@ -116,9 +116,9 @@ size_t parse_size_tokens(std::string_view text, const std::vector<std::string_vi
             std::find_if(kSizeTokens.begin(), kSizeTokens.end(),
                          [&](const SizeToken& t) { return t.letters == token.letters; });
         if (known == kSizeTokens.end()) break;
-        if (!token.value) fail_parse(text, quoted(parts[count]) + " is not a number after its letters");
+        if (!token.value) fail_parse(text, in_quotes(parts[count]) + " is not a number after its letters");
         const auto position = static_cast<size_t>(known - kSizeTokens.begin());
-        if (position < next) fail_parse(text, quoted(parts[count]) + " is given twice or out of order");
+        if (position < next) fail_parse(text, in_quotes(parts[count]) + " is given twice or out of order");
         next = position + 1;
         check_range(known->name, *token.value, 1, known->high);
         config.*known->field = *token.value;
@@ -210,18 +210,18 @@ Config parse_config(std::string_view text) {
     if (type == "f16" || type == "bf16" || type == "f64") {
         fail_parse(text, "type " + std::string(type) + " is not supported, f32 is");
     }
-    if (type != "f32") fail_parse(text, quoted(type) + " is neither a size nor a type, as in d512_h8_f32");
+    if (type != "f32") fail_parse(text, in_quotes(type) + " is neither a size nor a type, as in d512_h8_f32");
 
     std::array<bool, kOptionTokens.size()> seen{};
     for (size_t i = sizes + 1; i < parts.size(); ++i) {
         const auto* const option = std::find_if(kOptionTokens.begin(), kOptionTokens.end(),
                                                 [&](const OptionToken& t) { return t.text == parts[i]; });
         if (option == kOptionTokens.end()) {
-            fail_parse(text, quoted(parts[i]) +
+            fail_parse(text, in_quotes(parts[i]) +
                                  " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn are");
         }
         bool& given = seen[static_cast<size_t>(option - kOptionTokens.begin())];
-        if (given) fail_parse(text, quoted(parts[i]) + " is given twice");
+        if (given) fail_parse(text, in_quotes(parts[i]) + " is given twice");
         given = true;
         config.*option->field = option->value;
     }
@@ -247,14 +247,14 @@ Sizes parse_sizes(std::string_view text) {
         }
     }
     if (!good)
-        throw ConfigError("sizes " + quoted(text) + " are not of the form b<batch>_q<seq_q>_kv<seq_kv>");
+        throw ConfigError("sizes " + in_quotes(text) + " are not of the form b<batch>_q<seq_q>_kv<seq_kv>");
     return {values[0], values[1], parts.size() == 3 ? values[2] : values[1]};
 }
 
 Problem parse_problem(std::string_view text) {
     const size_t colon = text.find(':');
     if (colon == std::string_view::npos) {
-        throw ConfigError("problem " + quoted(text) +
+        throw ConfigError("problem " + in_quotes(text) +
                           " has no sizes after a colon, as in d512_h8_f32:b32_q50_kv50");
     }
     return {parse_config(text.substr(0, colon)), parse_sizes(text.substr(colon + 1))};
@@ -305,7 +305,7 @@ int kernel_by_name(std::string_view name) {
     for (const char* const kernel : kKernelNames) {
         known += (known.empty() ? "" : ", ") + std::string(kernel);
     }
-    throw ConfigError("kernel " + quoted(name) + " is unknown, known are " + known);
+    throw ConfigError("kernel " + in_quotes(name) + " is unknown, known are " + known);
 }
 
 std::string kernel_config(const Config& config, int kernel) {
@@ -331,7 +331,7 @@ KernelConfig parse_kernel_config(std::string_view text) {
         };
         if (good(head, "hd") && good(v_head, "vhd")) return {*head.value, *v_head.value};
     }
-    throw ConfigError("kernel configuration " + quoted(text) +
+    throw ConfigError("kernel configuration " + in_quotes(text) +
                       " is not of the form hd64_vhd64 with multiples of 16 up to " + number(kMaxHeadDim));
 }
 
@@ -375,7 +375,7 @@ void check_library_name(std::string_view name) {
 
     if (name.empty()) throw ConfigError("library name is empty");
     if (name.size() > kLongest) {
-        throw ConfigError("library name " + quoted(name) + " has " + std::to_string(name.size()) +
+        throw ConfigError("library name " + in_quotes(name) + " has " + std::to_string(name.size()) +
                           " characters, at most 63 are allowed");
     }
     const bool starts_well = (name[0] >= 'a' && name[0] <= 'z') || (name[0] >= 'A' && name[0] <= 'Z');
@@ -383,18 +383,18 @@ void check_library_name(std::string_view name) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
     });
     if (!starts_well || !all_plain) {
-        throw ConfigError("library name " + quoted(name) +
+        throw ConfigError("library name " + in_quotes(name) +
                           " is not a C identifier: a letter, then letters, digits and underscores");
     }
     if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
-        throw ConfigError("library name " + quoted(name) + " is a reserved word of C or C++");
+        throw ConfigError("library name " + in_quotes(name) + " is a reserved word of C or C++");
     }
     // Of attnc's own prefix only what begins as a problem string does: attnc_d512_h8_f32.
     constexpr std::string_view kProblemName = "attnc_d";
     const bool problem_name = name.starts_with(kProblemName) && name.size() > kProblemName.size() &&
                               name[kProblemName.size()] >= '0' && name[kProblemName.size()] <= '9';
     if (name == "attnc" || (name.starts_with("attnc_") && !problem_name)) {
-        throw ConfigError("library name " + quoted(name) + " is one of attnc's own, attnc and attnc_*");
+        throw ConfigError("library name " + in_quotes(name) + " is one of attnc's own, attnc and attnc_*");
     }
 }
 
