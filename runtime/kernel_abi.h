@@ -41,7 +41,7 @@
  *     joins the results of two disjoint sets of keys. context may be context_a's memory, lse must not alias.
  *     Where one side saw no key, the other side's bits pass through.
  * attend_probs   q, k, qk_scale_log2, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags, lse_in (i)
- *     -> probs (j, i): exp(score - lse), exactly 0 where dropped and in rows whose lse is -inf.
+ *     -> probs (j, i): exp(score - lse), exactly 0 where dropped and in rows whose lse is -inf. One block of keys.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
  */

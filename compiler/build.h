@@ -1,0 +1,49 @@
+// From a configuration to a library: the steps of `attnc build`, callable from the other subcommands and from tests.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/installation.h"
+#include "stages/config.h"
+
+namespace attnc {
+
+struct BuildRequest {
+    Config config;                     // as given; build_library completes and validates it
+    std::string name;                  // C identifier; empty: default_library_name(config)
+    std::vector<std::string> targets;  // in any order, each once; empty: the usual CPU set
+    std::string schedule;              // schedule text laid over each target's default; empty: the defaults
+    std::filesystem::path output;      // folder for the files; made if it isn't there
+    std::filesystem::path kernel_cache;  // folder with compiled kernels to take from and add to; empty: none
+    Installation installation;           // of attnc; installation_of(path of the command)
+    int jobs = 0;                        // worker processes at a time; 0: one per CPU this process may use
+    bool emit_assembly = false;          // also DIR/<name>.<kernel>.<target>.s
+    bool emit_stmt = false;              // .stmt: Halide's lowered statements
+    bool emit_llvm = false;              // .ll
+    // Called from the building threads, one at a time: kernels done and in all. May be empty.
+    std::function<void(int done, int all)> progress;
+};
+
+struct BuildResult {
+    std::string name;                          // of the library
+    std::filesystem::path archive;             // output/lib<name>.a
+    std::filesystem::path header;              // output/<name>.h
+    std::filesystem::path manifest;            // output/<name>.json
+    std::vector<std::filesystem::path> files;  // everything written, these included
+    int kernels_compiled = 0;                  // the others came from the kernel cache
+    int kernels_cached = 0;
+};
+
+// Writes the library's files. Either all are there afterwards or, when it throws, none of this build's: they are
+// written to a hidden folder inside `output` first. Equal requests give byte-identical files, whatever the folders and
+// jobs. Throws ConfigError (wrong request), Interrupted, or std::runtime_error (anything that failed), in one line.
+BuildResult build_library(const BuildRequest& request);
+
+// "attnc_" and the problem string.
+std::string default_library_name(const Config& config);
+
+}  // namespace attnc

@@ -1,0 +1,213 @@
+// attnc bench: times libraries made for the purpose, as a fraction of what the machine's multiply-adds allow.
+#include <fmt/format.h>
+
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "compiler/bench_layer.h"
+#include "compiler/build.h"
+#include "compiler/command.h"
+#include "compiler/files.h"
+#include "compiler/fma_probe.h"
+#include "compiler/load_library.h"
+#include "compiler/progress.h"
+#include "compiler/run_apart.h"
+#include "compiler/targets.h"
+#include "compiler/tree.h"
+#include "runtime/cpu.h"
+#include "schedules/cpu_params.h"
+
+namespace attnc {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct Options {
+    std::vector<std::string> problems;
+    int threads = 1;
+    double seconds = 2;
+    std::string target;
+    std::string schedule;
+    std::string json;
+    std::string kernel_cache;
+};
+
+// The target that was asked for, or the best that this machine runs.
+std::string chosen_target(const std::string& asked) {
+    const int64_t here = detect_cpu_features();
+    if (!asked.empty()) {
+        if (int64_t lacking = cpu_features(asked) & ~here; lacking != 0) {
+            throw std::runtime_error(
+                fmt::format("this machine cannot run {}: it lacks {}", asked, feature_names(lacking).front()));
+        }
+        return asked;
+    }
+    for (const char* target : kCpuTargets) {
+        if ((cpu_features(target) & ~here) == 0) return target;
+    }
+    throw std::runtime_error("this machine can run none of attnc's targets");
+}
+
+// The attention of a layer without its projections; nothing if the layer has none.
+Problem attention_alone(const Problem& problem) {
+    Problem core = problem;
+    core.config.in_proj = false;
+    core.config.out_proj = false;
+    core.config.d_model = core.config.k_dim = core.config.v_dim = 0;
+    core.config = complete(core.config);
+    return core;
+}
+
+// Libraries of the problem's parts, in `folder`: the whole layer first.
+struct BuiltPart {
+    std::string name;
+    Problem problem;
+    fs::path archive;
+};
+
+std::vector<BuiltPart> build_parts(const Problem& problem, const Options& options, const std::string& target,
+                                   const fs::path& folder) {
+    std::vector<BuiltPart> parts = {{"layer", problem, {}}};
+    if (problem.config.in_proj || problem.config.out_proj) parts.push_back({"attention", attention_alone(problem), {}});
+    Progress progress("compiling kernels");
+    for (BuiltPart& part : parts) {
+        BuildRequest request;
+        request.config = part.problem.config;
+        request.targets = {target};
+        request.schedule = options.schedule;
+        request.output = folder;
+        // The parts share their kernels, so each is compiled once even where nobody keeps a cache.
+        request.kernel_cache = options.kernel_cache.empty() ? folder / "kernels" : fs::path(options.kernel_cache);
+        request.installation = own_installation();
+        request.progress = [&](int done, int all) { progress.show(done, all); };
+        part.archive = build_library(request).archive;
+    }
+    return parts;
+}
+
+Json result_json(const Problem& problem, const BenchResult& result, const std::string& target, int threads) {
+    return {{"problem", to_string(problem)},
+            {"part", result.part},
+            {"target", target},
+            {"threads", threads},
+            {"operations", result.operations},
+            {"calls", result.calls},
+            {"ms_best", result.ms_best},
+            {"ms_median", result.ms_median},
+            {"gflops_best", result.operations / result.ms_best / 1e6},
+            {"probe_gflops", result.probe_best / 1e9},
+            {"peak_fraction_best", result.fraction_best},
+            {"peak_fraction_median", result.fraction_median}};
+}
+
+void print_header() {
+    fmt::print("{:<10}{:>12}{:>12}{:>11}{:>11}{:>13}{:>9}\n", "", "best ms", "median ms", "GFLOP/s", "best/peak",
+               "median/peak", "calls");
+}
+
+void print_result(const BenchResult& result) {
+    fmt::print("{:<10}{:>12.4f}{:>12.4f}{:>11.1f}{:>11.3f}{:>13.3f}{:>9}\n", result.part, result.ms_best,
+               result.ms_median, result.operations / result.ms_best / 1e6, result.fraction_best,
+               result.fraction_median, result.calls);
+}
+
+// In a process of its own; the results go to `json`.
+void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, const Options& options,
+                   const std::string& target, const fs::path& json) {
+    std::vector<LoadedLibrary> libraries;
+    std::vector<BenchPart> parts;
+    for (const BuiltPart& part : built) {
+        libraries.emplace_back(part.archive, own_installation());
+        parts.push_back({part.name, part.problem, libraries.back().library()});
+    }
+    const std::vector<BenchResult> results =
+        bench_layers(parts, {.target = target, .threads = options.threads, .seconds = options.seconds});
+    fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target, options.threads,
+               options.threads == 1 ? "" : "s", fma_probe_name(), results.front().probe_best / 1e9);
+    print_header();
+    Json list = Json::array();
+    for (const BenchResult& result : results) {
+        print_result(result);
+        list.push_back(result_json(problem, result, target, options.threads));
+    }
+    write_file(json, list.dump());
+}
+
+std::string cpu_model() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
+    }
+    return "unknown";
+}
+
+std::string now() {
+    const std::time_t time = std::time(nullptr);
+    std::tm utc = {};
+    ::gmtime_r(&time, &utc);
+    char text[32];
+    return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
+}
+
+void run(const Options& options) {
+    std::vector<Problem> problems;
+    for (const std::string& text : options.problems) {
+        if (text.find(':') == std::string::npos) {
+            throw UsageError(fmt::format("problem '{}' has no sizes: {}:b32_q50_kv50, say", text, text));
+        }
+        problems.push_back(parse_problem(text));
+        const Sizes& sizes = problems.back().sizes;
+        if (sizes.batch == 0 || sizes.seq_q == 0) throw UsageError(fmt::format("problem '{}' has no rows", text));
+    }
+    const std::string target = chosen_target(options.target);
+    const TemporaryFolder folder(system_temporary_folder());
+    Json results = Json::array();
+    for (const Problem& problem : problems) {
+        const std::vector<BuiltPart> parts = build_parts(problem, options, target, folder.path());
+        const fs::path json = folder.path() / "results.json";
+        run_apart(fmt::format("the library of {}", to_string(problem)), [&] {
+            bench_problem(problem, parts, options, target, json);
+            return 0;
+        });
+        for (const Json& result : Json::parse(read_file(json))) results.push_back(result);
+    }
+    if (options.json.empty()) return;
+    const Json all = {{"attnc", kVersion},
+                      {"date", now()},
+                      {"cpu", cpu_model()},
+                      {"cpus", std::thread::hardware_concurrency()},
+                      {"probe", fma_probe_name()},
+                      {"results", results}};
+    write_file(options.json, all.dump(2) + "\n");
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+    CLI::App* command = app.add_subcommand("bench", "Time a layer beside a probe of the machine's multiply-adds");
+    auto options = std::make_shared<Options>();
+    command->add_option("problem", options->problems, "Problem strings with sizes: d512_h8_f32:b32_q50_kv50")
+        ->required();
+    command->add_option("--threads", options->threads, "Threads that share the work; default: 1")
+        ->check(CLI::Range(1, 1024));
+    command->add_option("--seconds", options->seconds, "How long to measure each problem; default: 2")
+        ->check(CLI::Range(0.0, 3600.0));
+    command->add_option("--target", options->target, "Instruction set; default: the best that this machine runs");
+    command->add_option("--schedule", options->schedule, "Parameters that differ from the defaults");
+    command->add_option("--json", options->json, "Also write the results to this file");
+    command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
+        ->envname("ATTNC_KERNEL_CACHE");
+    command->footer(
+        "Example:\n"
+        "  attnc bench d512_h8_f32:b32_q50_kv50 --threads 2 --json bench.json\n"
+        "Layer and attention alone take turns with independent multiply-adds in registers; best/peak compares the\n"
+        "best call with the best probe, median/peak is the median over calls of call and probe side by side.");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace attnc

@@ -1,0 +1,68 @@
+// attnc build: a configuration to a library.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compiler/build.h"
+#include "compiler/command.h"
+#include "compiler/config_options.h"
+#include "compiler/progress.h"
+
+namespace attnc {
+
+namespace {
+
+struct Options {
+    ConfigOptions config;
+    BuildRequest request;
+    std::vector<std::string> emit;
+    std::string output;
+    std::string kernel_cache;
+};
+
+void run(Options& options) {
+    BuildRequest& request = options.request;
+    request.config = chosen_config(options.config);
+    request.output = options.output;
+    request.kernel_cache = options.kernel_cache;
+    request.installation = own_installation();
+    for (const std::string& kind : options.emit) {
+        if (kind == "asm") request.emit_assembly = true;
+        if (kind == "stmt") request.emit_stmt = true;
+        if (kind == "llvm") request.emit_llvm = true;
+    }
+    Progress progress("compiling kernels");
+    request.progress = [&](int done, int all) { progress.show(done, all); };
+    build_library(request);
+}
+
+}  // namespace
+
+void add_build_command(CLI::App& app) {
+    CLI::App* command = app.add_subcommand("build", "Compile a layer to a static library with a C header");
+    auto options = std::make_shared<Options>();
+    add_config_options(*command, options->config);
+    command->add_option("--name", options->request.name,
+                        "Name of the library and its function; default: attnc_ and the problem string");
+    command->add_option("--target", options->request.targets,
+                        "Instruction sets, by Halide's names, separated by commas; default: attnc list --targets")
+        ->delimiter(',');
+    command->add_option("--schedule", options->request.schedule,
+                        "Parameters that differ from the defaults: panel:32,attend.rows:48");
+    command->add_option("--emit", options->emit, "Also write per kernel: asm, stmt (Halide's statements), llvm")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"asm", "stmt", "llvm"}));
+    command->add_option("--jobs,-j", options->request.jobs, "Worker processes at a time; default: one per CPU")
+        ->check(CLI::Range(1, 1024));
+    command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
+        ->envname("ATTNC_KERNEL_CACHE");
+    command->add_option("--output,-o", options->output, "Folder for the files; made if it isn't there")->required();
+    command->footer(
+        "Example:\n"
+        "  attnc build --d-model 512 --num-heads 8 --name my_attention -o generated\n"
+        "writes generated/libmy_attention.a, my_attention.h and .json, the runtime with its headers, and files for\n"
+        "CMake and pkg-config.");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace attnc

@@ -1,0 +1,68 @@
+#include "compiler/config_options.h"
+
+#include "compiler/command.h"
+#include "compiler/hf_config.h"
+
+namespace attnc {
+
+namespace {
+
+constexpr const char* kSizes = "Sizes of the layer";
+constexpr const char* kParts = "Parts of the layer";
+constexpr const char* kModel = "From a model";
+
+}  // namespace
+
+void add_config_options(CLI::App& command, ConfigOptions& options) {
+    options.command = &command;
+    Config& config = options.config;
+    command.add_option("--problem,problem", options.problem, "Problem string, instead of sizes: d512_h8_f32");
+
+    command.add_option("--d-model", config.d_model, "Features of a token")->group(kSizes);
+    command.add_option("--num-heads", config.num_heads, "Heads of the queries")->group(kSizes);
+    command.add_option("--num-kv-heads", config.num_kv_heads, "Heads of keys and values; default: num-heads")
+        ->group(kSizes);
+    command.add_option("--head-dim", config.head_dim, "Features of a head; default: d-model / num-heads")
+        ->group(kSizes);
+    command.add_option("--v-head-dim", config.v_head_dim, "Features of a head of the values; default: head-dim")
+        ->group(kSizes);
+    command.add_option("--k-dim", config.k_dim, "Features of the key input; default: d-model")->group(kSizes);
+    command.add_option("--v-dim", config.v_dim, "Features of the value input; default: d-model")->group(kSizes);
+
+    command.add_flag("--no-in-proj", options.no_in_proj, "Query, key and value arrive projected")->group(kParts);
+    command.add_flag("--no-out-proj", options.no_out_proj, "The merged heads are the output")->group(kParts);
+    command.add_flag("--causal", config.causal, "Calls that name no diagonal are causal (bottom-right)")
+        ->group(kParts);
+    command.add_flag("--no-masks", options.no_masks, "Leave out masks and biases")->group(kParts);
+    command.add_flag("--no-probs", options.no_probs, "Leave out probabilities")->group(kParts);
+    command.add_flag("--add-bias-kv", config.bias_kv, "Append one learned key and value")->group(kParts);
+    command.add_flag("--add-zero-attn", config.zero_attn, "Append a key and value of zeros")->group(kParts);
+
+    CLI::Option* file =
+        command.add_option("--hf-config", options.hf_config, "config.json of a Hugging Face model, instead of sizes");
+    file->group(kModel);
+    command.add_option("--layer", options.layer, "Which attention of the model: encoder.self")
+        ->group(kModel)
+        ->needs(file);
+}
+
+Config chosen_config(const ConfigOptions& options) {
+    Config config = options.config;
+    config.in_proj = !options.no_in_proj;
+    config.out_proj = !options.no_out_proj;
+    config.masks = !options.no_masks;
+    config.probs = !options.no_probs;
+    const bool described = !(config == Config{});
+    const int ways = int{described} + int{!options.problem.empty()} + int{!options.hf_config.empty()};
+    if (ways == 0) {
+        throw UsageError("no configuration: give --d-model and --num-heads, a problem string, or --hf-config");
+    }
+    if (ways > 1) {
+        throw UsageError("more than one configuration: give sizes, a problem string or --hf-config, not several");
+    }
+    if (!options.problem.empty()) return parse_config(options.problem);
+    if (!options.hf_config.empty()) return config_from_hf(options.hf_config, options.layer);
+    return complete(config);
+}
+
+}  // namespace attnc

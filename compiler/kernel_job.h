@@ -1,0 +1,60 @@
+// One kernel for one target: what a worker process is asked for, and what it answers. Shared by the worker and those
+// who start it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attnc {
+
+struct KernelJob {
+    std::string kernel;    // name of a generator: "attend"
+    std::string config;    // its parameter of that name: "hd64_vhd64"
+    std::string schedule;  // the whole target's schedule text
+    std::string target;    // "x86-64-linux-avx2-fma-f16c"
+    std::string symbol;    // of the function; <symbol>_argv is what a library calls
+};
+
+struct Emit {
+    bool assembly = false;
+    bool stmt = false;
+    bool llvm = false;
+    bool any() const { return assembly || stmt || llvm; }
+};
+
+struct KernelInfo {
+    std::vector<std::string> arguments;  // names from ATTNC_ARGUMENTS, in argv's order
+    int64_t scratch_bytes = 0;           // heap that one call takes at most
+    int64_t stack_bytes = 0;             // stack that one call takes at most
+    int64_t code_bytes = 0;
+};
+std::string to_json(const KernelInfo& info);           // one line
+KernelInfo parse_kernel_info(const std::string& json);  // throws std::runtime_error
+
+// Most stack that a kernel may take: threads of any host have more than that.
+constexpr int64_t kMaxStackBytes = 64 * 1024;
+
+// Files that a worker writes: <prefix>.o and <prefix>.json; .s, .stmt and .ll where asked for.
+std::vector<std::string> worker_command(const std::filesystem::path& attnc, const KernelJob& job,
+                                        const std::filesystem::path& prefix, const Emit& emit);
+
+// Names that a kernel's object may leave undefined: the hooks that the runtime implements, and memory functions that
+// LLVM calls by itself.
+bool is_allowed_undefined(std::string_view name);
+
+// Position in ATTNC_ARGUMENTS, or -1.
+int argument_by_name(std::string_view name);
+
+// What the worker's code is made with.
+struct CompilerVersions {
+    std::string halide;    // "21.0.0"
+    std::string llvm;      // "21.1"
+    std::string identity;  // differs when the same job may give other bytes
+};
+std::string to_json(const CompilerVersions& versions);
+CompilerVersions parse_compiler_versions(const std::string& json);
+
+}  // namespace attnc

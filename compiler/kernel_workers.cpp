@@ -1,0 +1,110 @@
+#include "compiler/kernel_workers.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "compiler/files.h"
+#include "compiler/kernel_cache.h"
+#include "compiler/subprocess.h"
+
+namespace attnc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kTimeLimit{300};  // a kernel takes seconds
+
+int available_cpus() {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return std::max(1, CPU_COUNT(&set));
+}
+
+// The reason is the worker's last line: it has one line for what it refuses, and LLVM prints one before it aborts.
+[[noreturn]] void fail(const KernelJob& job, const ProcessResult& result, const WorkerOptions& options) {
+    std::string reason = last_line(result.output);
+    if (reason.starts_with("attnc: ")) reason.erase(0, std::string("attnc: ").size());
+    const bool refused = result.signal == 0 && !result.timed_out && !reason.empty();
+    const std::string ended = describe_failure(result, kTimeLimit);
+    if (!refused) reason = reason.empty() ? ended : fmt::format("{}: {}", ended, reason);
+    throw std::runtime_error(fmt::format("cannot compile {} for {}: {}; to repeat: {}", job.kernel, job.target, reason,
+                                         quoted(worker_command(options.attnc, job, "kernel", options.emit))));
+}
+
+CompiledKernel obtain(const KernelJob& job, const WorkerOptions& options, const KernelCache* cache) {
+    if (cache != nullptr && !options.emit.any()) {
+        const fs::path object = options.folder / (job.symbol + ".o");
+        if (auto info = cache->take(job, object)) return {object, *info, true};
+    }
+    CompiledKernel kernel = compile_in_worker(job, options);
+    if (cache != nullptr) cache->add(job, kernel.object, kernel.info);
+    return kernel;
+}
+
+}  // namespace
+
+CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& options) {
+    const fs::path prefix = options.folder / job.symbol;
+    const ProcessResult result = run_process(worker_command(options.attnc, job, prefix, options.emit), kTimeLimit);
+    if (!result.succeeded()) fail(job, result, options);
+    const fs::path answer = prefix.string() + ".json";
+    CompiledKernel kernel = {prefix.string() + ".o", parse_kernel_info(read_file(answer)), false};
+    fs::remove(answer);
+    return kernel;
+}
+
+std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs, const CompilerVersions& versions,
+                                            const WorkerOptions& options) {
+    std::unique_ptr<KernelCache> cache;
+    if (!options.cache.empty()) cache = std::make_unique<KernelCache>(options.cache, versions);
+
+    std::vector<CompiledKernel> kernels(jobs.size());
+    std::atomic<size_t> next = 0;
+    std::mutex mutex;  // of what follows
+    std::exception_ptr failure;
+    int done = 0;
+    const auto work = [&] {
+        for (;;) {
+            const size_t index = next++;
+            if (index >= jobs.size()) return;
+            try {
+                kernels[index] = obtain(jobs[index], options, cache.get());
+            } catch (...) {
+                const std::lock_guard<std::mutex> lock(mutex);
+                if (!failure) failure = std::current_exception();
+                next = jobs.size();
+                return;
+            }
+            const std::lock_guard<std::mutex> lock(mutex);
+            ++done;
+            if (options.progress) options.progress(done, static_cast<int>(jobs.size()));
+        }
+    };
+    const auto wanted = static_cast<size_t>(options.jobs > 0 ? options.jobs : available_cpus());
+    {
+        std::vector<std::jthread> threads;
+        for (size_t i = 0; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
+    }
+    if (failure) std::rethrow_exception(failure);
+    return kernels;
+}
+
+CompilerVersions versions_of(const fs::path& attnc) {
+    const std::vector<std::string> command = {attnc.string(), "compile-kernel", "--versions"};
+    const ProcessResult result = run_process(command, kTimeLimit);
+    if (!result.succeeded()) {
+        throw std::runtime_error(fmt::format("{} does not run: {}", attnc.string(), last_line(result.output)));
+    }
+    return parse_compiler_versions(result.output);
+}
+
+}  // namespace attnc

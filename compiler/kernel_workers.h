@@ -1,0 +1,39 @@
+// Compiles a list of kernels in worker processes, several at a time, with a cache of what was compiled before.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/kernel_job.h"
+
+namespace attnc {
+
+struct WorkerOptions {
+    std::filesystem::path attnc;   // the command that is run again
+    std::filesystem::path cache;   // empty: none
+    std::filesystem::path folder;  // for <symbol>.o and what is emitted
+    Emit emit;                     // with any of these every kernel is compiled
+    int jobs = 0;                  // 0: one per CPU this process may use
+    std::function<void(int done, int all)> progress;
+};
+
+struct CompiledKernel {
+    std::filesystem::path object;
+    KernelInfo info;
+    bool cached = false;
+};
+
+// In the jobs' order. The first kernel that fails ends the others; it throws std::runtime_error with the reason and a
+// command that repeats it. Throws Interrupted.
+std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs, const CompilerVersions& versions,
+                                            const WorkerOptions& options);
+
+// One kernel in one worker.
+CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& options);
+
+// Asked from a worker, since only that links Halide.
+CompilerVersions versions_of(const std::filesystem::path& attnc);
+
+}  // namespace attnc

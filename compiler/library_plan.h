@@ -1,0 +1,47 @@
+// What a library will hold, decided before anything is compiled: its targets, their schedules and kernels, and the hash
+// that ties its files together. The compiled kernels are filled in later.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/build.h"
+#include "compiler/kernel_job.h"
+#include "compiler/kernel_workers.h"
+#include "schedules/cpu_params.h"
+#include "stages/config.h"
+
+namespace attnc {
+
+struct PlannedKernel {
+    int kernel = 0;  // ATTNC_KERNEL_*
+    KernelJob job;
+    CompiledKernel compiled;
+};
+
+struct PlannedTarget {
+    std::string name;
+    int64_t features = 0;  // ATTNC_CPU_*
+    CpuSchedule schedule;
+    std::string schedule_origin;  // why this schedule: "built-in default"
+    std::vector<PlannedKernel> kernels;
+};
+
+struct LibraryPlan {
+    std::string name;
+    std::string problem;  // canonical
+    Config config;        // complete
+    uint64_t hash = 0;    // of all that decides the library's code and memory
+    std::string symbol;   // "attnc_lib_<name>_<hash>"
+    std::vector<PlannedTarget> targets;  // best first
+    CompilerVersions versions;
+};
+
+// Throws ConfigError for whatever in the request can't be.
+LibraryPlan plan_library(const BuildRequest& request);
+
+// A target's schedule for a configuration, with `overrides` laid over it, checked.
+PlannedTarget plan_target(const Config& config, const std::string& target, const std::string& overrides);
+
+}  // namespace attnc

@@ -1,0 +1,34 @@
+// Loads a generated library into this process: links it with the system's C compiler into a shared object, and opens
+// that. For the commands and tests that run what they have built.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "compiler/installation.h"
+
+typedef struct attnc_library attnc_library;
+
+namespace attnc {
+
+class LoadedLibrary {
+public:
+    // Links `archive` (lib<name>.a) and the installation's runtime. The shared object is deleted at once; the mapping
+    // lives as long as this object. Throws std::runtime_error: no archive of attnc, no `cc`, or what `cc` said.
+    LoadedLibrary(const std::filesystem::path& archive, const Installation& installation);
+    LoadedLibrary(LoadedLibrary&& other) noexcept;
+    LoadedLibrary& operator=(LoadedLibrary&& other) noexcept;
+    LoadedLibrary(const LoadedLibrary&) = delete;
+    LoadedLibrary& operator=(const LoadedLibrary&) = delete;
+    ~LoadedLibrary();
+
+    // The library's table, for attnc_layer_create of the runtime that the caller is linked with.
+    const attnc_library* library() const { return library_; }
+    operator const attnc_library*() const { return library_; }
+
+private:
+    void* handle_ = nullptr;
+    const attnc_library* library_ = nullptr;
+};
+
+}  // namespace attnc

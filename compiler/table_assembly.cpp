@@ -1,0 +1,158 @@
+// The table as assembler text: everything in it is 8 bytes wide, so `.quad` alone makes it, for any target.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "compiler/library_writer.h"
+#include "compiler/manifest.h"
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+namespace {
+
+// The order below is the order of the fields. A field more or less in kernel_abi.h fails here.
+static_assert(sizeof(attnc_kernel_entry) == 4 * 8 && offsetof(attnc_kernel_entry, run) == 0 &&
+              offsetof(attnc_kernel_entry, arguments) == 8 && offsetof(attnc_kernel_entry, argument_count) == 16 &&
+              offsetof(attnc_kernel_entry, scratch_bytes) == 24);
+static_assert(sizeof(attnc_layout) == 4 * 8 && offsetof(attnc_layout, panel) == 0 &&
+              offsetof(attnc_layout, out_panel) == 8 && offsetof(attnc_layout, tile_kv) == 16 &&
+              offsetof(attnc_layout, tile_q) == 24);
+static_assert(sizeof(attnc_target_entry) == 6 * 8 + ATTNC_KERNEL_COUNT * sizeof(attnc_kernel_entry) &&
+              offsetof(attnc_target_entry, name) == 0 && offsetof(attnc_target_entry, cpu_features) == 8 &&
+              offsetof(attnc_target_entry, layout) == 16 && offsetof(attnc_target_entry, kernels) == 48);
+static_assert(sizeof(attnc_config) == 8 * 8 && offsetof(attnc_config, d_model) == 0 &&
+              offsetof(attnc_config, num_heads) == 8 && offsetof(attnc_config, num_kv_heads) == 16 &&
+              offsetof(attnc_config, head_dim) == 24 && offsetof(attnc_config, v_head_dim) == 32 &&
+              offsetof(attnc_config, k_dim) == 40 && offsetof(attnc_config, v_dim) == 48 &&
+              offsetof(attnc_config, flags) == 56);
+static_assert(sizeof(attnc_library) == 16 * 8 && offsetof(attnc_library, abi_version) == 0 &&
+              offsetof(attnc_library, hash) == 8 && offsetof(attnc_library, name) == 16 &&
+              offsetof(attnc_library, problem) == 24 && offsetof(attnc_library, config) == 32 &&
+              offsetof(attnc_library, target_count) == 96 && offsetof(attnc_library, targets) == 104 &&
+              offsetof(attnc_library, manifest) == 112 && offsetof(attnc_library, manifest_bytes) == 120);
+
+int64_t config_flags(const Config& config) {
+    return (config.in_proj ? ATTNC_CONFIG_IN_PROJ : 0) | (config.out_proj ? ATTNC_CONFIG_OUT_PROJ : 0) |
+           (config.causal ? ATTNC_CONFIG_CAUSAL : 0) | (config.masks ? ATTNC_CONFIG_MASKS : 0) |
+           (config.probs ? ATTNC_CONFIG_PROBS : 0) | (config.bias_kv ? ATTNC_CONFIG_BIAS_KV : 0) |
+           (config.zero_attn ? ATTNC_CONFIG_ZERO_ATTN : 0);
+}
+
+class Assembly {
+public:
+    void line(const std::string& text) { text_ += text + "\n"; }
+    void section(const std::string& name, const std::string& flags) {
+        line(fmt::format(".section {},\"{}\",@progbits", name, flags));
+    }
+    void align() { line(".p2align 3"); }
+    void label(const std::string& name) { line(name + ":"); }
+    void quad(int64_t value) { line(fmt::format(".quad {}", value)); }
+    void quad(const std::string& symbol) { line(".quad " + symbol); }
+    void string(const std::string& label_name, const std::string& text) {
+        label(label_name);
+        std::string escaped;
+        for (char c : text) {
+            const auto byte = static_cast<unsigned char>(c);
+            const bool plain = byte >= ' ' && byte < 127 && c != '"' && c != '\\';
+            escaped += plain ? std::string(1, c) : fmt::format("\\{:03o}", byte);
+        }
+        line(fmt::format(".asciz \"{}\"", escaped));
+    }
+    const std::string& text() const { return text_; }
+
+private:
+    std::string text_;
+};
+
+const PlannedKernel* find_kernel(const PlannedTarget& target, int kernel) {
+    for (const PlannedKernel& planned : target.kernels) {
+        if (planned.kernel == kernel) return &planned;
+    }
+    return nullptr;
+}
+
+std::string arguments_label(size_t target, int kernel) {
+    return fmt::format(".Lattnc_arguments_{}_{}", target, kernel);
+}
+
+void write_argument_lists(Assembly& to, const LibraryPlan& plan) {
+    for (size_t t = 0; t < plan.targets.size(); ++t) {
+        for (const PlannedKernel& kernel : plan.targets[t].kernels) {
+            to.label(arguments_label(t, kernel.kernel));
+            for (const std::string& name : kernel.compiled.info.arguments) to.quad(argument_by_name(name));
+        }
+    }
+}
+
+void write_target(Assembly& to, const LibraryPlan& plan, size_t index) {
+    const PlannedTarget& target = plan.targets[index];
+    to.quad(fmt::format(".Lattnc_target_name_{}", index));
+    to.quad(target.features);
+    to.quad(target.schedule.layout.panel);
+    to.quad(target.schedule.layout.out_panel);
+    to.quad(target.schedule.layout.tile_kv);
+    to.quad(target.schedule.params.attend.rows);  // tile_q
+    for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) {
+        const PlannedKernel* planned = find_kernel(target, kernel);
+        if (planned == nullptr) {
+            for (int field = 0; field < 4; ++field) to.quad(0);
+            continue;
+        }
+        const KernelInfo& info = planned->compiled.info;
+        to.quad(planned->job.symbol + "_argv");
+        to.quad(arguments_label(index, kernel));
+        to.quad(static_cast<int64_t>(info.arguments.size()));
+        to.quad(info.scratch_bytes);
+    }
+}
+
+void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes) {
+    int64_t hash = 0;
+    std::memcpy(&hash, &plan.hash, sizeof hash);
+    to.line(".globl " + plan.symbol);
+    to.line(".hidden " + plan.symbol);
+    to.line(fmt::format(".type {},@object", plan.symbol));
+    to.line(fmt::format(".size {},{}", plan.symbol, sizeof(attnc_library)));
+    to.label(plan.symbol);
+    to.quad(ATTNC_ABI_VERSION);
+    to.quad(hash);
+    to.quad(".Lattnc_name");
+    to.quad(".Lattnc_problem");
+    const Config& config = plan.config;
+    for (int64_t field : {config.d_model, config.num_heads, config.num_kv_heads, config.head_dim, config.v_head_dim,
+                          config.k_dim, config.v_dim, config_flags(config)}) {
+        to.quad(field);
+    }
+    to.quad(static_cast<int64_t>(plan.targets.size()));
+    to.quad(".Lattnc_targets");
+    to.quad(".Lattnc_manifest");
+    to.quad(static_cast<int64_t>(manifest_bytes));
+}
+
+}  // namespace
+
+std::string table_assembly(const LibraryPlan& plan, const std::string& manifest) {
+    Assembly to;
+    to.section(kManifestSection, "a");
+    to.string(".Lattnc_manifest", manifest);
+    to.section(".rodata.attnc_table", "a");
+    to.string(".Lattnc_name", plan.name);
+    to.string(".Lattnc_problem", plan.problem);
+    for (size_t t = 0; t < plan.targets.size(); ++t) {
+        to.string(fmt::format(".Lattnc_target_name_{}", t), plan.targets[t].name);
+    }
+    to.align();
+    write_argument_lists(to, plan);
+
+    to.section(".data.rel.ro.attnc_table", "aw");  // pointers: filled in by the loader, then read-only
+    to.align();
+    to.label(".Lattnc_targets");
+    for (size_t t = 0; t < plan.targets.size(); ++t) write_target(to, plan, t);
+    write_library(to, plan, manifest.size());
+    to.section(".note.GNU-stack", "");
+    return to.text();
+}
+
+}  // namespace attnc

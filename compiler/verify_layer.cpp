@@ -1,0 +1,209 @@
+#include "compiler/verify_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "runtime/kernel_abi.h"
+#include "support/comparison.h"
+#include "support/random.h"
+
+namespace attnc {
+
+namespace {
+
+// Destroys the layer at the end of a run.
+struct LayerHolder {
+    attnc_layer* layer = nullptr;
+    LayerHolder() = default;
+    LayerHolder(const LayerHolder&) = delete;
+    LayerHolder& operator=(const LayerHolder&) = delete;
+    ~LayerHolder() { attnc_layer_destroy(layer); }
+};
+
+Sizes random_sizes(const Config& config, Random& random) {
+    constexpr int64_t kReferenceBudget = 200'000'000;  // multiply-adds of the projections
+    constexpr int64_t kLongest = 150;
+    const int64_t token = config.in_proj || config.out_proj ? config.d_model * config.num_heads * config.head_dim * 4
+                                                            : config.num_heads * config.head_dim * 1000;
+    const int64_t tokens = std::clamp<int64_t>(kReferenceBudget / token, 8, 4 * kLongest);
+    Sizes sizes;
+    sizes.batch = random.between(1, 3);
+    const int64_t longest = std::clamp<int64_t>(tokens / sizes.batch / 2, 2, kLongest);
+    sizes.seq_q = random.between(1, longest);
+    sizes.seq_kv = random.chance(0.4) ? sizes.seq_q : random.between(1, longest);
+    return sizes;
+}
+
+// A mask [1 or batch, 1 or heads, 1 or seq_q, 1 or seq_kv].
+attnc_tensor mask_view(attnc_dtype dtype, const void* data, const int64_t (&extent)[4]) {
+    return attnc_tensor_4d(dtype, data, extent[0], extent[1], extent[2], extent[3]);
+}
+
+std::vector<uint8_t> random_bytes(int64_t count, double ones, Random& random) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(count));
+    for (uint8_t& byte : bytes) byte = random.chance(ones) ? 1 : 0;
+    return bytes;
+}
+
+std::vector<int64_t> random_lengths(int64_t count, int64_t low, int64_t high, Random& random) {
+    std::vector<int64_t> lengths(static_cast<size_t>(count));
+    for (int64_t& length : lengths) length = random.between(low, high);
+    return lengths;
+}
+
+void add_masks(VerifyCall& call, Random& random) {
+    const auto [batch, seq_q, seq_kv] = call.problem.sizes;
+    const int64_t heads = call.problem.config.num_heads;
+    int64_t extent[4];
+    const auto draw_extent = [&, batch = batch, seq_q = seq_q, seq_kv = seq_kv] {
+        const int64_t full[4] = {batch, heads, seq_q, seq_kv};
+        int64_t count = 1;
+        for (int n = 0; n < 4; ++n) {
+            extent[n] = random.chance(0.5) ? full[n] : 1;
+            count *= extent[n];
+        }
+        return count;
+    };
+    if (random.chance(0.4)) {
+        call.keep_mask = random_bytes(draw_extent(), 0.8, random);
+        call.inputs.keep_mask = mask_view(ATTNC_U8, call.keep_mask.data(), extent);
+    }
+    if (random.chance(0.3)) {
+        call.drop_mask = random_bytes(draw_extent(), 0.2, random);
+        call.inputs.drop_mask = mask_view(ATTNC_U8, call.drop_mask.data(), extent);
+    }
+    if (random.chance(0.4)) {
+        call.bias = generated(draw_extent(), random.bits(), 2);
+        call.inputs.bias = mask_view(ATTNC_F32, call.bias.data(), extent);
+    }
+    const int64_t keys = batch * seq_kv;
+    if (random.chance(0.3)) {
+        call.key_keep_mask = random_bytes(keys, 0.8, random);
+        call.inputs.key_keep_mask = attnc_tensor_2d(ATTNC_U8, call.key_keep_mask.data(), batch, seq_kv);
+    }
+    if (random.chance(0.3)) {
+        call.key_drop_mask = random_bytes(keys, 0.2, random);
+        call.inputs.key_drop_mask = attnc_tensor_2d(ATTNC_U8, call.key_drop_mask.data(), batch, seq_kv);
+    }
+    if (random.chance(0.3)) {
+        call.key_bias = generated(keys, random.bits(), 2);
+        call.inputs.key_bias = attnc_tensor_2d(ATTNC_F32, call.key_bias.data(), batch, seq_kv);
+    }
+}
+
+void add_lengths(VerifyCall& call, Random& random) {
+    const auto [batch, seq_q, seq_kv] = call.problem.sizes;
+    if (random.chance(0.5)) {
+        call.key_lengths = random_lengths(batch, 0, seq_kv, random);
+        call.inputs.key_lengths = attnc_tensor_1d(ATTNC_I64, call.key_lengths.data(), batch);
+    }
+    if (random.chance(0.4)) {
+        call.query_lengths = random_lengths(batch, 0, seq_q, random);
+        call.inputs.query_lengths = attnc_tensor_1d(ATTNC_I64, call.query_lengths.data(), batch);
+    }
+    call.inputs.causal = static_cast<attnc_causal>(random.between(ATTNC_CAUSAL_NOT_GIVEN, ATTNC_CAUSAL_OFFSET));
+    if (call.inputs.causal == ATTNC_CAUSAL_OFFSET) {
+        call.causal_offsets = random_lengths(batch, -seq_q, seq_kv, random);
+        call.inputs.causal_offsets = attnc_tensor_1d(ATTNC_I64, call.causal_offsets.data(), batch);
+    }
+    call.empty_rows = static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
+}
+
+std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
+    for (int64_t n = 0; n < library->target_count; ++n) {
+        if (target == library->targets[n].name) return library->targets[n].layout.tile_kv;
+    }
+    throw std::runtime_error(fmt::format("the library has no target {}", target));
+}
+
+}  // namespace
+
+std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
+    Random random(seed);
+    const Problem problem = {config, random_sizes(config, random)};
+    std::unique_ptr<VerifyCall> call(new VerifyCall{
+        .problem = problem, .seed = seed, .weights = {config, 1000 * seed}, .tokens = {problem, 1000 * seed}});
+    call->inputs.query = call->tokens.query_view;
+    call->inputs.key = call->tokens.key_view;
+    call->inputs.value = call->tokens.value_view;
+    add_lengths(*call, random);
+    if (config.masks) add_masks(*call, random);
+    return call;
+}
+
+Config config_of(const attnc_library* library) { return parse_config(library->problem); }
+
+Reference reference_of(const VerifyCall& call) {
+    return reference_layer(call.problem.config, call.weights.view, {.empty_rows = call.empty_rows}, call.inputs);
+}
+
+Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
+                    const Reference& sizes) {
+    attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
+    options.target = target.c_str();
+    options.empty_rows = empty_rows;
+    options.qk_scale = qk_scale;
+    attnc_error error;
+    LayerHolder holder;
+    check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error, "attnc_layer_create");
+
+    const auto elements = [](auto... extents) { return static_cast<size_t>((extents * ...)); };
+    const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
+    std::vector<float> out(elements(sizes.batch, sizes.seq_q, sizes.out_features));
+    std::vector<float> probs, averaged, lse;
+    attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
+    outputs.out = per_head ? attnc_tensor_4d(ATTNC_F32, out.data(), sizes.batch, sizes.num_heads, sizes.seq_q,
+                                             sizes.v_head_dim)
+                           : attnc_tensor_3d(ATTNC_F32, out.data(), sizes.batch, sizes.seq_q, sizes.out_features);
+    if (wanted.probs) {
+        probs.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q, sizes.keys));
+        outputs.probs =
+            attnc_tensor_4d(ATTNC_F32, probs.data(), sizes.batch, sizes.num_heads, sizes.seq_q, sizes.keys);
+    }
+    if (wanted.probs_averaged) {
+        averaged.resize(elements(sizes.batch, sizes.seq_q, sizes.keys));
+        outputs.probs_averaged = attnc_tensor_3d(ATTNC_F32, averaged.data(), sizes.batch, sizes.seq_q, sizes.keys);
+    }
+    if (wanted.lse) {
+        lse.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q));
+        outputs.lse = attnc_tensor_3d(ATTNC_F32, lse.data(), sizes.batch, sizes.num_heads, sizes.seq_q);
+    }
+
+    attnc_run run = ATTNC_RUN_INIT;
+    size_t bytes = 0;
+    check_status(attnc_layer_workspace(holder.layer, &inputs, &outputs, &run, &bytes, &error), error,
+                 "attnc_layer_workspace");
+    const AlignedBytes workspace(bytes);
+    run.workspace = workspace.data();
+    run.workspace_bytes = bytes;
+    check_status(attnc_layer_forward(holder.layer, &inputs, &outputs, &run, &error), error, "attnc_layer_forward");
+
+    Reference result;
+    result.batch = sizes.batch;
+    result.num_heads = sizes.num_heads;
+    result.seq_q = sizes.seq_q;
+    result.keys = sizes.keys;
+    result.out_features = sizes.out_features;
+    result.v_head_dim = sizes.v_head_dim;
+    (per_head ? result.context : result.out) = widened(out);
+    result.probs = widened(probs);
+    result.probs_averaged = widened(averaged);
+    result.lse = widened(lse);
+    return result;
+}
+
+std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,
+                       const Reference& want) {
+    const Config& config = call.problem.config;
+    const Wanted wanted = {.probs = config.probs, .probs_averaged = config.probs, .lse = true};
+    const Reference got = run_layer(library, target, call.weights.view, call.inputs, call.empty_rows, 0, wanted, want);
+    const LayerComparison comparison = compare_layer(config, got, want, tile_kv_of(library, target));
+    return comparison.ok() ? "" : comparison.text();
+}
+
+}  // namespace attnc

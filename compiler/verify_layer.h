@@ -1,0 +1,52 @@
+// Runs a library on calls whose right results are known to float64, and compares.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/layer_data.h"
+#include "runtime/attnc.h"
+#include "stages/config.h"
+#include "support/reference.h"
+
+namespace attnc {
+
+// A call with everything that it refers to.
+struct VerifyCall {
+    Problem problem;
+    uint64_t seed = 0;
+    LayerWeights weights;
+    LayerTokens tokens;
+    std::vector<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask;
+    std::vector<float> bias, key_bias;
+    std::vector<int64_t> key_lengths, query_lengths, causal_offsets;
+    attnc_inputs inputs = ATTNC_INPUTS_INIT;
+    attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
+};
+
+// Sizes, masks, biases, lengths, diagonals and empty-row policy drawn by the seed, of what `config` supports. Small
+// enough that the reference takes about a second at most.
+std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed);
+
+// Outputs that are asked for beside out.
+struct Wanted {
+    bool probs = false, probs_averaged = false, lse = false;
+};
+
+// Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
+// std::runtime_error with the runtime's sentence.
+Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
+                    const Reference& sizes);
+
+// "" if the call's outputs are within their bounds, else what is outside.
+std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,
+                       const Reference& want);
+Reference reference_of(const VerifyCall& call);
+
+// The library's configuration.
+Config config_of(const attnc_library* library);
+
+}  // namespace attnc

@@ -1,0 +1,312 @@
+#include "runtime/attend.h"
+
+#include <cstring>
+
+#include "runtime/empty_rows.h"
+#include "runtime/masks.h"
+#include "runtime/nonfinite.h"
+#include "runtime/probs.h"
+
+namespace attnc {
+namespace {
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t plane_rows, int64_t row,
+                      int64_t width) {
+    return {wave.at<float>(offset) + (plane * plane_rows + row) * width, width};
+}
+
+HeadRows at_caller(const TokenView& view, int64_t item, int64_t head, int64_t row) {
+    return {view.data + item * view.batch_stride + head * view.head_stride + row * view.row_stride, view.row_stride};
+}
+
+// Where a result of attention goes.
+struct ContextRows {
+    float* data;
+    int64_t row_stride;
+};
+
+ContextRows context_rows(const Wave& wave, const QueryRange& range) {
+    const int64_t width = wave.layer.v_width;
+    if (wave.plan.owns_context) {
+        const int64_t stride = wave.layer.config.num_heads * width;
+        return {wave.at<float>(wave.plan.context) + (range.item->q_row + range.row) * stride + range.head * width,
+                stride};
+    }
+    const OutView& out = wave.request.out;
+    return {out.data + range.item->number * out.batch_stride + range.head * out.head_stride +
+                range.row * out.row_stride,
+            out.row_stride};
+}
+
+// A block of keys: those of the call from `first`, or the appended ones.
+struct KeyBlock {
+    HeadRows k, v;
+    int64_t first, count;
+    bool appended;
+};
+
+// One call of attend, attend_masked or attend_guarded.
+bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block, int kernel,
+                 const ContextRows& context, float* lse) {
+    const attnc_layer& layer = wave.layer;
+    const HeadRows q_rows = query_rows(wave, range);
+    Buffer<2> q(q_rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, q_rows.row_stride}});
+    Buffer<2> k(block.k.data, kFloat32, {{layer.qk_width, 1}, {block.count, block.k.row_stride}});
+    Buffer<2> v(block.v.data, kFloat32, {{layer.v_width, 1}, {block.count, block.v.row_stride}});
+    Buffer<2> to(context.data, kFloat32, {{layer.v_width, 1}, {range.rows, context.row_stride}});
+    Buffer<1> lse_to(lse, kFloat32, {{range.rows, 1}});
+    const int32_t last_key =
+        block.appended ? kNoLastKey : relative_last_key(*range.item, range.row, block.first);
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_Q, q);
+    call.set(ATTNC_ARGUMENT_K, k);
+    call.set(ATTNC_ARGUMENT_V, v);
+    call.set(ATTNC_ARGUMENT_QK_SCALE_LOG2, layer.qk_scale_log2);
+    call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
+    call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
+    call.set(ATTNC_ARGUMENT_CONTEXT, to);
+    call.set(ATTNC_ARGUMENT_LSE, lse_to);
+    if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
+    MaskArguments masks(wave, *range.item, range.head, {range.row, range.rows, block.first, block.count});
+    masks.set(call);
+    return call.run(layer.kernel(kernel), worker.task);
+}
+
+// A dropped key's weight is 0, but 0 times a value that is infinite or NaN is NaN. Rows that came out so are done
+// again with such values left out; rows that are right to be NaN come out the same.
+bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
+                    const ContextRows& context, float* lse) {
+    const auto is_bad = [&](int64_t i) {
+        return any_nonfinite(context.data + i * context.row_stride, wave.layer.v_width);
+    };
+    for (int64_t i = 0; i < range.rows; ++i) {
+        if (!is_bad(i)) continue;
+        int64_t end = i + 1;
+        while (end < range.rows && is_bad(end)) ++end;
+        const QueryRange bad = {range.item, range.head, range.row + i, end - i};
+        const ContextRows to = {context.data + i * context.row_stride, context.row_stride};
+        if (!call_attend(wave, worker, bad, block, ATTNC_KERNEL_ATTEND_GUARDED, to, lse + i)) return false;
+        i = end;
+    }
+    return true;
+}
+
+bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
+                  const ContextRows& context, float* lse, const char** refused) {
+    const bool masked = wave.masks.any && !block.appended;
+    *refused = masked ? "attend_masked" : "attend";
+    if (!call_attend(wave, worker, range, block, masked ? ATTNC_KERNEL_ATTEND_MASKED : ATTNC_KERNEL_ATTEND, context,
+                     lse)) {
+        return false;
+    }
+    const int64_t first_rows_end = range.row + range.item->last_key;
+    const bool sees_all = block.appended || first_rows_end >= block.first + block.count;
+    if (!masked && sees_all) return true;
+    *refused = "attend_guarded";
+    return redo_nonfinite(wave, worker, range, block, context, lse);
+}
+
+bool merge(const Wave& wave, Worker& worker, int64_t rows, const ContextRows& a, const float* lse_a,
+           const float* b_data, const float* lse_b, float* lse) {
+    const int64_t width = wave.layer.v_width;
+    Buffer<2> context_a(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
+    Buffer<1> lse_a_from(lse_a, kFloat32, {{rows, 1}});
+    Buffer<2> context_b(b_data, kFloat32, {{width, 1}, {rows, width}});
+    Buffer<1> lse_b_from(lse_b, kFloat32, {{rows, 1}});
+    Buffer<2> context(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
+    Buffer<1> lse_to(lse, kFloat32, {{rows, 1}});
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_CONTEXT_A, context_a);
+    call.set(ATTNC_ARGUMENT_LSE_A, lse_a_from);
+    call.set(ATTNC_ARGUMENT_CONTEXT_B, context_b);
+    call.set(ATTNC_ARGUMENT_LSE_B, lse_b_from);
+    call.set(ATTNC_ARGUMENT_CONTEXT, context);
+    call.set(ATTNC_ARGUMENT_LSE, lse_to);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_MERGE), worker.task);
+}
+
+// Attention over all keys, block by block. `lse` is left pointing to the result, in the worker's memory.
+class RangeAttention {
+public:
+    RangeAttention(const Wave& wave, Worker& worker, const QueryRange& range)
+        : wave_(wave), worker_(worker), range_(range), context_(context_rows(wave, range)) {
+        for (int i = 0; i < 3; ++i) {
+            lse_[i] = worker.floats(wave.plan.worker_lse) + i * wave.plan.attend_rows;
+        }
+    }
+
+    bool add(const KeyBlock& block, const char** refused) {
+        if (first_) {
+            first_ = false;
+            return attend_block(wave_, worker_, range_, block, context_, lse_[0], refused);
+        }
+        float* other = worker_.floats(wave_.plan.worker_context);
+        const ContextRows to = {other, wave_.layer.v_width};
+        if (!attend_block(wave_, worker_, range_, block, to, lse_[1], refused)) return false;
+        *refused = "attend_merge";
+        if (!merge(wave_, worker_, range_.rows, context_, lse_[0], other, lse_[1], lse_[2])) return false;
+        float* merged = lse_[2];
+        lse_[2] = lse_[0];
+        lse_[0] = merged;
+        return true;
+    }
+
+    // No block at all: no query sees a key.
+    void finish() {
+        if (!first_) return;
+        const size_t bytes = static_cast<size_t>(wave_.layer.v_width) * sizeof(float);
+        for (int64_t i = 0; i < range_.rows; ++i) {
+            memset(context_.data + i * context_.row_stride, 0, bytes);
+            lse_[0][i] = minus_infinity();
+        }
+    }
+
+    float* lse() const { return lse_[0]; }
+    const ContextRows& context() const { return context_; }
+
+private:
+    const Wave& wave_;
+    Worker& worker_;
+    const QueryRange& range_;
+    ContextRows context_;
+    float* lse_[3];
+    bool first_ = true;
+};
+
+bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& attention, const char** refused) {
+    const attnc_layer& layer = wave.layer;
+    const int64_t head = kv_head_of(layer, range.head);
+    const HeadRows k = key_rows(wave, *range.item, head), v = value_rows(wave, *range.item, head);
+    const int64_t end = visible_keys(range), tile = layer.layout.tile_kv;
+    for (int64_t first = 0; first < end; first += tile) {
+        const KeyBlock block = {{k.data + first * k.row_stride, k.row_stride},
+                                {v.data + first * v.row_stride, v.row_stride},
+                                first,
+                                least(tile, end - first),
+                                false};
+        if (!attention.add(block, refused)) return false;
+    }
+    if (layer.appended > 0) {
+        const int64_t n = layer.appended;
+        const KeyBlock block = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width},
+                                {layer.appended_v + head * n * layer.v_width, layer.v_width},
+                                0,
+                                n,
+                                true};
+        if (!attention.add(block, refused)) return false;
+    }
+    attention.finish();
+    return true;
+}
+
+void write_lse(const Wave& wave, const QueryRange& range, const float* lse) {
+    const size_t bytes = static_cast<size_t>(range.rows) * sizeof(float);
+    if (wave.plan.keeps_lse) {
+        float* to = wave.at<float>(wave.plan.lse) + range.head * wave.plan.rows_q + range.item->q_row + range.row;
+        memcpy(to, lse, bytes);
+    }
+    if (wave.request.wants_lse) {
+        const OutView& out = wave.request.lse;
+        memcpy(out.data + range.item->number * out.batch_stride + range.head * out.head_stride + range.row, lse, bytes);
+    }
+}
+
+bool write_all_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse) {
+    const OutView& out = wave.request.probs;
+    const int64_t keys = wave.request.seq_kv;
+    float* to = out.data + range.item->number * out.batch_stride + range.head * out.head_stride +
+                range.row * out.row_stride;
+    return write_probs(wave, worker, range, lse, 0, keys, to, out.row_stride) &&
+           write_appended_probs(wave, worker, range, lse, to + keys, out.row_stride);
+}
+
+int64_t ranges_of(const Wave& wave) {
+    return (wave.request.seq_q + wave.plan.attend_rows - 1) / wave.plan.attend_rows;
+}
+
+// Heads of an item one after another, so that heads that share keys find them in cache; in each the last queries
+// first, so that with a diagonal the long pieces of work don't come last.
+bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, const char** refused) {
+    const int64_t ranges = ranges_of(wave), heads = wave.layer.config.num_heads;
+    const int64_t rows = wave.plan.attend_rows;
+    const Item& item = wave.items[index / (ranges * heads)];
+    const int64_t row = (ranges - 1 - index % ranges) * rows;
+    if (row >= item.q_length) return true;
+    const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
+    RangeAttention attention(wave, worker, range);
+    if (!attend_all_keys(wave, range, attention, refused)) return false;
+    const float* lse = attention.lse();
+    fill_empty_context(wave, range, lse, attention.context().data, attention.context().row_stride);
+    write_lse(wave, range, lse);
+    if (!wave.request.wants_probs) return true;
+    *refused = "attend_probs";
+    return write_all_probs(wave, worker, range, lse);
+}
+
+void zero_rows(const OutView& out, int64_t item, int64_t head, int64_t row, int64_t end, int64_t features) {
+    float* to = out.data + item * out.batch_stride + head * out.head_stride;
+    for (; row < end; ++row) memset(to + row * out.row_stride, 0, static_cast<size_t>(features) * sizeof(float));
+}
+
+bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const char**) {
+    const Item& item = wave.items[index];
+    const Request& r = wave.request;
+    const attnc_config& c = wave.layer.config;
+    const int64_t row = item.q_length, end = r.seq_q, columns = r.seq_kv + wave.layer.appended;
+    if (wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.number, 0, row, end, c.d_model);
+    if (r.wants_averaged) zero_rows(r.probs_averaged, item.number, 0, row, end, columns);
+    for (int64_t head = 0; head < c.num_heads; ++head) {
+        if (!wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.number, head, row, end, c.v_head_dim);
+        if (r.wants_probs) zero_rows(r.probs, item.number, head, row, end, columns);
+        if (!r.wants_lse) continue;
+        float* lse = r.lse.data + item.number * r.lse.batch_stride + head * r.lse.head_stride;
+        for (int64_t i = row; i < end; ++i) lse[i] = minus_infinity();
+    }
+    return true;
+}
+
+}  // namespace
+
+int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
+    return head / (layer.config.num_heads / layer.config.num_kv_heads);
+}
+
+int64_t visible_keys(const QueryRange& range) {
+    const int64_t end = range.last() - 1 + range.item->last_key;
+    return end < 0 ? 0 : least(end, range.item->kv_length);
+}
+
+int32_t relative_last_key(const Item& item, int64_t row, int64_t key) {
+    if (item.last_key == kNoLastKey) return kNoLastKey;
+    const int64_t last = item.last_key + row - key;
+    if (last > kNoLastKey) return kNoLastKey;
+    return last < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(last);
+}
+
+HeadRows query_rows(const Wave& wave, const QueryRange& range) {
+    if (!wave.plan.copies_q) return at_caller(wave.request.query, range.item->number, range.head, range.row);
+    return in_workspace(wave, wave.plan.q, range.head, wave.plan.rows_q, range.item->q_row + range.row,
+                        wave.layer.qk_width);
+}
+
+HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head) {
+    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.number, kv_head, 0);
+    return in_workspace(wave, wave.plan.k, kv_head, wave.plan.rows_kv, item.kv_row, wave.layer.qk_width);
+}
+
+HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head) {
+    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.number, kv_head, 0);
+    return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, item.kv_row, wave.layer.v_width);
+}
+
+WorkList attend_work(const Wave& wave) {
+    return {wave.item_count * wave.layer.config.num_heads * ranges_of(wave), run_attend, nullptr};
+}
+
+WorkList empty_tails_work(const Wave& wave) {
+    return {wave.request.query_lengths.present ? wave.item_count : 0, run_empty_tail, nullptr};
+}
+
+}  // namespace attnc

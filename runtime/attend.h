@@ -1,0 +1,41 @@
+// Attention of a wave: one piece of work is a range of queries of one head of one item.
+#pragma once
+
+#include "runtime/call.h"
+#include "runtime/stage.h"
+
+namespace attnc {
+
+// Queries row .. row + rows of one head of one item.
+struct QueryRange {
+    const Item* item;
+    int64_t head;
+    int64_t row, rows;
+    int64_t last() const { return row + rows; }
+};
+
+// Writes context, lse and probs, as far as asked for.
+WorkList attend_work(const Wave& wave);
+
+// Rows past the items' query lengths: zeros, and -inf for lse.
+WorkList empty_tails_work(const Wave& wave);
+
+// The keys that a range of queries sees go up to here, less any dropped by masks.
+int64_t visible_keys(const QueryRange& range);
+
+// Heads as attention reads them, wherever they lie.
+struct HeadRows {
+    const float* data;
+    int64_t row_stride;
+};
+HeadRows query_rows(const Wave& wave, const QueryRange& range);
+HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head);
+HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head);
+
+// The head of K and V that a head of Q attends.
+int64_t kv_head_of(const attnc_layer& layer, int64_t head);
+
+// last_key of the kernels for queries from `row` and keys from `key`.
+int32_t relative_last_key(const Item& item, int64_t row, int64_t key);
+
+}  // namespace attnc

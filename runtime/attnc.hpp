@@ -1,0 +1,389 @@
+// attnc for C++20: a thin header over the C API of attnc.h, which says what each input and output means.
+//
+//     attnc::ThreadPool pool(2);
+//     attnc::Layer layer(minilm_attention(), {.wq = {wq, {384, 384}}, ...});
+//     attnc::Session session(layer, {.max_batch = 32, .max_seq = 256}, pool);
+//     session.forward({.query = x, .key_lengths = n, .query_lengths = n}, {.out = y});
+//
+// Every failure is an attnc::Error. Views never own memory: what they show must outlive the call (for weights: the
+// layer's constructor). Extents are in C order, outermost first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "attnc.h"
+
+namespace attnc {
+
+// What a function of the C API refused: status() is its number, what() its sentence.
+class Error : public std::runtime_error {
+public:
+    Error(attnc_status status, const std::string& text) : std::runtime_error(text), status_(status) {}
+    attnc_status status() const { return status_; }
+
+private:
+    attnc_status status_;
+};
+
+namespace detail {
+
+inline void check(attnc_status status, const attnc_error& error) {
+    if (status != ATTNC_OK) throw Error(status, error.text);
+}
+
+template <typename T>
+constexpr attnc_dtype dtype_of() {
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<U, float>) {
+        return ATTNC_F32;
+    } else if constexpr (std::is_same_v<U, int32_t>) {
+        return ATTNC_I32;
+    } else if constexpr (std::is_same_v<U, int64_t>) {
+        return ATTNC_I64;
+    } else {
+        static_assert(std::is_same_v<U, uint8_t> || (std::is_same_v<U, bool> && sizeof(bool) == 1),
+                      "attnc takes float, int32_t, int64_t, and uint8_t or bool for masks");
+        return ATTNC_U8;
+    }
+}
+
+// A view of a span; refuses one whose elements do not all lie inside the span.
+template <typename T>
+attnc_tensor make_view(std::span<T> data, std::initializer_list<int64_t> extents,
+                       std::initializer_list<int64_t> strides) {
+    if (extents.size() == 0 || extents.size() > ATTNC_MAX_RANK) {
+        throw Error(ATTNC_BAD_RANK, "a view has rank " + std::to_string(extents.size()) + ", wanted 1 to " +
+                                        std::to_string(ATTNC_MAX_RANK));
+    }
+    if (strides.size() != 0 && strides.size() != extents.size()) {
+        throw Error(ATTNC_BAD_STRIDE, "a view has " + std::to_string(strides.size()) + " strides for " +
+                                          std::to_string(extents.size()) + " extents");
+    }
+    attnc_tensor t{};
+    t.data = const_cast<std::remove_cv_t<T>*>(data.data());
+    t.dtype = dtype_of<T>();
+    t.rank = static_cast<int32_t>(extents.size());
+    int64_t dense = 1, last = 0;
+    bool empty = false, fits = true;
+    for (size_t i = extents.size(); i-- > 0;) {
+        const int64_t extent = extents.begin()[i];
+        const int64_t stride = strides.size() != 0 ? strides.begin()[i] : dense;
+        if (extent < 0) throw Error(ATTNC_BAD_EXTENT, "a view has an extent of " + std::to_string(extent));
+        if (stride < 0) throw Error(ATTNC_BAD_STRIDE, "a view has a stride of " + std::to_string(stride));
+        t.extent[i] = extent;
+        t.stride[i] = stride;
+        if (extent == 0) {
+            empty = true;
+        } else {
+            int64_t step = 0;
+            fits = fits && !__builtin_mul_overflow(extent - 1, stride, &step) &&
+                   !__builtin_add_overflow(last, step, &last) && !__builtin_mul_overflow(dense, extent, &dense);
+        }
+    }
+    const auto size = static_cast<int64_t>(data.size());
+    if (!empty && (!fits || last >= size)) {
+        throw Error(ATTNC_BAD_EXTENT, "a view needs more elements than its span of " + std::to_string(size));
+    }
+    if (strides.size() == 0 && !empty && dense != size) {
+        throw Error(ATTNC_BAD_EXTENT, "a view of " + std::to_string(dense) + " elements does not match its span of " +
+                                          std::to_string(size));
+    }
+    return t;
+}
+
+template <typename Range, typename T>
+concept SpanOf = std::ranges::contiguous_range<Range> && std::convertible_to<Range&&, std::span<T>>;
+
+}  // namespace detail
+
+// A view of memory: extents and, if it isn't dense, strides in elements. Default-constructed: not given.
+template <typename T>
+class View {
+public:
+    View() = default;
+    // Dense; the span has exactly as many elements as the extents say.
+    View(std::span<T> data, std::initializer_list<int64_t> extents) : c_(detail::make_view(data, extents, {})) {}
+    View(std::span<T> data, std::initializer_list<int64_t> extents, std::initializer_list<int64_t> strides)
+        : c_(detail::make_view(data, extents, strides)) {}
+    // A whole vector, array or span as a tensor of rank 1.
+    template <detail::SpanOf<T> Range>
+    View(Range&& data)  // NOLINT(google-explicit-constructor): biases and lengths read best as they are
+        : View(std::span<T>(std::forward<Range>(data)), {static_cast<int64_t>(std::ranges::size(data))}) {}
+    // What is writable can be read.
+    template <typename U>
+        requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
+    View(const View<U>& other) : c_(other.c()) {}  // NOLINT(google-explicit-constructor)
+    // Sizes without memory, for Layer::workspace.
+    static View sizes(std::initializer_list<int64_t> extents) {
+        View view;
+        int64_t stride = 1;
+        if (extents.size() == 0 || extents.size() > ATTNC_MAX_RANK) {
+            throw Error(ATTNC_BAD_RANK, "a view has rank " + std::to_string(extents.size()) + ", wanted 1 to " +
+                                            std::to_string(ATTNC_MAX_RANK));
+        }
+        view.c_.dtype = detail::dtype_of<T>();
+        view.c_.rank = static_cast<int32_t>(extents.size());
+        for (size_t i = extents.size(); i-- > 0;) {
+            view.c_.extent[i] = extents.begin()[i];
+            view.c_.stride[i] = stride;
+            if (__builtin_mul_overflow(stride, extents.begin()[i], &stride)) {
+                throw Error(ATTNC_TOO_LARGE, "the size of a view overflows");
+            }
+        }
+        return view;
+    }
+
+    const attnc_tensor& c() const { return c_; }
+    bool given() const { return c_.rank != 0; }
+
+private:
+    attnc_tensor c_{};
+};
+
+using Tensor = View<const float>;    // f32, read
+using MutableTensor = View<float>;   // f32, written
+
+// Masks name their polarity in their type, so that neither can stand where the other is meant. One byte an element.
+template <typename Kind>
+class Mask {
+public:
+    Mask() = default;
+    Mask(std::span<const uint8_t> data, std::initializer_list<int64_t> extents,
+         std::initializer_list<int64_t> strides = {})
+        : c_(detail::make_view(data, extents, strides)) {}
+    Mask(std::span<const bool> data, std::initializer_list<int64_t> extents,
+         std::initializer_list<int64_t> strides = {})
+        : c_(detail::make_view(data, extents, strides)) {}
+    const attnc_tensor& c() const { return c_; }
+
+private:
+    attnc_tensor c_{};
+};
+using keep_mask = Mask<struct KeepMaskKind>;          // non-zero: the query attends the key; rank 4
+using drop_mask = Mask<struct DropMaskKind>;          // non-zero: the key is ignored; rank 4
+using key_keep_mask = Mask<struct KeyKeepMaskKind>;   // the same for a key of an item: [batch, seq_kv]
+using key_drop_mask = Mask<struct KeyDropMaskKind>;
+
+// One number per item of the batch, 32 or 64 bits wide.
+class Lengths {
+public:
+    Lengths() = default;
+    template <detail::SpanOf<const int32_t> Range>
+    Lengths(Range&& data) : c_(View<const int32_t>(data).c()) {}  // NOLINT(google-explicit-constructor)
+    template <detail::SpanOf<const int64_t> Range>
+    Lengths(Range&& data) : c_(View<const int64_t>(data).c()) {}  // NOLINT(google-explicit-constructor)
+    const attnc_tensor& c() const { return c_; }
+
+private:
+    attnc_tensor c_{};
+};
+
+enum class Causal {
+    kNotGiven = ATTNC_CAUSAL_NOT_GIVEN,
+    kNone = ATTNC_CAUSAL_NONE,
+    kTopLeft = ATTNC_CAUSAL_TOP_LEFT,
+    kBottomRight = ATTNC_CAUSAL_BOTTOM_RIGHT,
+    kOffset = ATTNC_CAUSAL_OFFSET,
+};
+
+enum class EmptyRows {
+    kZero = ATTNC_EMPTY_ROWS_ZERO,
+    kMeanOfValues = ATTNC_EMPTY_ROWS_MEAN_OF_VALUES,
+    kNan = ATTNC_EMPTY_ROWS_NAN,
+};
+
+struct Weights {
+    Tensor wq, wk, wv, wo;                 // [out_features, in_features]
+    Tensor bq, bk, bv, bo;                 // [out_features]
+    Tensor in_proj_weight, in_proj_bias;   // instead of wq, wk, wv and bq, bk, bv
+    Tensor bias_k, bias_v;
+
+    attnc_weights c() const {
+        attnc_weights w = ATTNC_WEIGHTS_INIT;
+        w.wq = wq.c(), w.wk = wk.c(), w.wv = wv.c(), w.wo = wo.c();
+        w.bq = bq.c(), w.bk = bk.c(), w.bv = bv.c(), w.bo = bo.c();
+        w.in_proj_weight = in_proj_weight.c(), w.in_proj_bias = in_proj_bias.c();
+        w.bias_k = bias_k.c(), w.bias_v = bias_v.c();
+        return w;
+    }
+};
+
+struct LayerOptions {
+    std::string target;                           // empty: the best one that this machine runs
+    const attnc_allocator* allocator = nullptr;   // copied; null: malloc and free
+    EmptyRows empty_rows = EmptyRows::kZero;
+    float qk_scale = 0;                           // 0: 1/sqrt(head_dim)
+};
+
+struct Inputs {
+    Tensor query, key, value;
+    attnc::keep_mask keep_mask;
+    attnc::drop_mask drop_mask;
+    Tensor bias;
+    attnc::key_keep_mask key_keep_mask;
+    attnc::key_drop_mask key_drop_mask;
+    Tensor key_bias;
+    Lengths key_lengths, query_lengths;
+    Causal causal = Causal::kNotGiven;
+    Lengths causal_offsets;
+
+    attnc_inputs c() const {
+        attnc_inputs in = ATTNC_INPUTS_INIT;
+        in.query = query.c(), in.key = key.c(), in.value = value.c();
+        in.keep_mask = keep_mask.c(), in.drop_mask = drop_mask.c(), in.bias = bias.c();
+        in.key_keep_mask = key_keep_mask.c(), in.key_drop_mask = key_drop_mask.c(), in.key_bias = key_bias.c();
+        in.key_lengths = key_lengths.c(), in.query_lengths = query_lengths.c();
+        in.causal = static_cast<attnc_causal>(causal);
+        in.causal_offsets = causal_offsets.c();
+        return in;
+    }
+};
+
+struct Outputs {
+    MutableTensor out, probs, probs_averaged, lse;
+
+    attnc_outputs c() const {
+        attnc_outputs o = ATTNC_OUTPUTS_INIT;
+        o.out = out.c(), o.probs = probs.c(), o.probs_averaged = probs_averaged.c(), o.lse = lse.c();
+        return o;
+    }
+};
+
+// The largest calls that a Session is made for. max_seq stands for max_seq_q and max_seq_kv where those are 0.
+struct Limits {
+    int64_t max_batch = 1;
+    int64_t max_seq = 0;
+    int64_t max_seq_q = 0;
+    int64_t max_seq_kv = 0;
+};
+
+// `threads` threads in all, the calling one among them. Movable; must outlive the sessions that use it.
+class ThreadPool {
+public:
+    explicit ThreadPool(int64_t threads) {
+        attnc_error error{};
+        attnc_pool* pool = nullptr;
+        detail::check(attnc_pool_create(threads, &pool, &error), error);
+        pool_.reset(pool);
+    }
+    const attnc_executor* executor() const { return attnc_pool_executor(pool_.get()); }
+
+private:
+    struct Destroy {
+        void operator()(attnc_pool* pool) const { attnc_pool_destroy(pool); }
+    };
+    std::unique_ptr<attnc_pool, Destroy> pool_;
+};
+
+// A layer with its packed weights. Move-only and immutable: any number of threads may use one at the same time.
+class Layer {
+public:
+    Layer(const attnc_library* library, const Weights& weights, const LayerOptions& options = {}) {
+        const attnc_weights w = weights.c();
+        attnc_layer_options o = ATTNC_LAYER_OPTIONS_INIT;
+        o.target = options.target.empty() ? nullptr : options.target.c_str();
+        o.allocator = options.allocator;
+        o.empty_rows = static_cast<attnc_empty_rows>(options.empty_rows);
+        o.qk_scale = options.qk_scale;
+        attnc_error error{};
+        attnc_layer* layer = nullptr;
+        detail::check(attnc_layer_create(library, &w, &o, &layer, &error), error);
+        layer_.reset(layer);
+    }
+
+    const attnc_layer* c() const { return layer_.get(); }
+    const char* target() const { return attnc_layer_target(layer_.get()); }
+
+    // Bytes of workspace for exactly this call; views without memory will do.
+    size_t workspace(const Inputs& inputs, const Outputs& outputs, const attnc_executor* executor = nullptr) const {
+        const attnc_inputs in = inputs.c();
+        const attnc_outputs out = outputs.c();
+        attnc_run run = ATTNC_RUN_INIT;
+        run.executor = executor;
+        attnc_error error{};
+        size_t bytes = 0;
+        detail::check(attnc_layer_workspace(layer_.get(), &in, &out, &run, &bytes, &error), error);
+        return bytes;
+    }
+
+    // Bytes that suffice for every call within the limits.
+    size_t workspace_bound(const Limits& limits, int64_t max_concurrency = 1) const {
+        attnc_limits l = ATTNC_LIMITS_INIT;
+        l.max_batch = limits.max_batch;
+        l.max_seq_q = limits.max_seq_q != 0 ? limits.max_seq_q : limits.max_seq;
+        l.max_seq_kv = limits.max_seq_kv != 0 ? limits.max_seq_kv : limits.max_seq;
+        l.max_concurrency = max_concurrency;
+        attnc_error error{};
+        size_t bytes = 0;
+        detail::check(attnc_layer_workspace_bound(layer_.get(), &l, &bytes, &error), error);
+        return bytes;
+    }
+
+    // The workspace is aligned to 64 bytes and belongs to this call alone. executor null: the calling thread.
+    void forward(const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
+                 const attnc_executor* executor = nullptr) const {
+        const attnc_inputs in = inputs.c();
+        const attnc_outputs out = outputs.c();
+        attnc_run run = ATTNC_RUN_INIT;
+        run.workspace = workspace.data();
+        run.workspace_bytes = workspace.size();
+        run.executor = executor;
+        attnc_error error{};
+        detail::check(attnc_layer_forward(layer_.get(), &in, &out, &run, &error), error);
+    }
+
+private:
+    struct Destroy {
+        void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
+    };
+    std::unique_ptr<attnc_layer, Destroy> layer_;
+};
+
+// A layer with a workspace of its own, for one thread at a time. It grows in reserve() only: a call beyond the limits
+// throws ATTNC_WORKSPACE_TOO_SMALL. The layer and the pool (or executor) must outlive it.
+class Session {
+public:
+    Session(const Layer& layer, const Limits& limits, const attnc_executor* executor = nullptr)
+        : layer_(&layer), executor_(executor) {
+        reserve(limits);
+    }
+    Session(const Layer& layer, const Limits& limits, const ThreadPool& pool)
+        : Session(layer, limits, pool.executor()) {}
+
+    // Makes room for calls within these limits; never gives memory back. Throws std::bad_alloc when there is none.
+    void reserve(const Limits& limits) {
+        const size_t bytes = layer_->workspace_bound(limits, executor_ != nullptr ? executor_->concurrency : 1);
+        if (bytes <= bytes_) return;
+        workspace_.reset();
+        bytes_ = 0;
+        workspace_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+        bytes_ = bytes;
+    }
+
+    void forward(const Inputs& inputs, const Outputs& outputs) {
+        layer_->forward(inputs, outputs, std::span<std::byte>(workspace_.get(), bytes_), executor_);
+    }
+
+    size_t workspace_bytes() const { return bytes_; }
+
+private:
+    struct Free {
+        void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+    };
+    const Layer* layer_;
+    const attnc_executor* executor_;
+    std::unique_ptr<std::byte, Free> workspace_;
+    size_t bytes_ = 0;
+};
+
+}  // namespace attnc

@@ -1,0 +1,300 @@
+// Checks of forward's arguments, and the Request that comes of them.
+#include "runtime/check.h"
+#include "runtime/request.h"
+
+namespace attnc {
+namespace {
+
+constexpr int64_t kMaxSpan = INT32_MAX;  // bytes
+
+// What query, key or value must look like: merged [batch, seq, merged], split [batch, heads, seq, features].
+struct TokenRule {
+    const char* name;
+    Dim merged, heads, features;
+    bool may_be_split;
+};
+
+struct Checker {
+    attnc_error* error;
+    const attnc_layer& layer;
+    const attnc_inputs& in;
+    const attnc_outputs& out;
+    bool needs_data;
+    Request& r;
+
+    attnc_status tokens();
+    attnc_status token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
+                              int64_t* seq);
+    attnc_status stand_in(const char* name, const char* by, int64_t got, int64_t wanted);
+    attnc_status masks();
+    attnc_status mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view);
+    attnc_status key_form(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view);
+    attnc_status item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers);
+    attnc_status lengths(const char* name, const attnc_tensor& t, int64_t most, ItemNumbers* numbers);
+    attnc_status diagonal();
+    attnc_status outputs();
+    attnc_status out_tensor();
+    attnc_status probs();
+};
+
+attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
+                                   int64_t* seq) {
+    const TensorRule tensor = {rule.name, ATTNC_F32, ATTNC_F32, false, false, needs_data};
+    const Dim items = {"batch", *batch}, rows = {"seq", *seq};
+    if (rule.may_be_split) {
+        ATTNC_TRY(check_rank(error, rule.name, t, {items, rows, rule.merged},
+                             {items, rule.heads, rows, rule.features}));
+    }
+    const bool split = rule.may_be_split && t.rank == 4;
+    if (split) {
+        ATTNC_TRY(check_tensor(error, tensor, t, {items, rule.heads, rows, rule.features}));
+        *view = {static_cast<const float*>(t.data), t.stride[0], t.stride[1], t.stride[2]};
+    } else {
+        ATTNC_TRY(check_tensor(error, tensor, t, {items, rows, rule.merged}));
+        *view = {static_cast<const float*>(t.data), t.stride[0], rule.may_be_split ? rule.features.extent : 0,
+                 t.stride[1]};
+    }
+    *batch = t.extent[0];
+    *seq = t.extent[split ? 2 : 1];
+    return ATTNC_OK;
+}
+
+attnc_status Checker::stand_in(const char* name, const char* by, int64_t got, int64_t wanted) {
+    if (got == wanted) return ATTNC_OK;
+    return fail(error, ATTNC_MISSING_TENSOR, {name, " is missing, and ", by, " cannot stand for it: it has ", got,
+                                              " features, wanted ", wanted});
+}
+
+attnc_status Checker::tokens() {
+    const attnc_config& c = layer.config;
+    const bool may_be_split = !layer.has(ATTNC_CONFIG_IN_PROJ);
+    const Dim heads = {"num_heads", c.num_heads}, kv_heads = {"num_kv_heads", c.num_kv_heads};
+    const Dim qk_features = {"head_dim", c.head_dim}, v_features = {"v_head_dim", c.v_head_dim};
+    Dim q_merged = {"d_model", c.d_model}, k_merged = {"k_dim", c.k_dim}, v_merged = {"v_dim", c.v_dim};
+    if (may_be_split) {
+        q_merged = {"num_heads * head_dim", c.num_heads * c.head_dim};
+        k_merged = {"num_kv_heads * head_dim", c.num_kv_heads * c.head_dim};
+        v_merged = {"num_kv_heads * v_head_dim", c.num_kv_heads * c.v_head_dim};
+    }
+    if (!given(in.query)) return fail(error, ATTNC_MISSING_TENSOR, {"query is missing"});
+    r.batch = kAny, r.seq_q = kAny, r.seq_kv = kAny;
+    ATTNC_TRY(token_tensor({"query", q_merged, heads, qk_features, may_be_split}, in.query, &r.query, &r.batch,
+                           &r.seq_q));
+    if (given(in.key)) {
+        ATTNC_TRY(token_tensor({"key", k_merged, kv_heads, qk_features, may_be_split}, in.key, &r.key, &r.batch,
+                               &r.seq_kv));
+    } else {
+        if (given(in.value)) return fail(error, ATTNC_UNEXPECTED_TENSOR, {"value is given, but key is missing"});
+        ATTNC_TRY(stand_in("key", "query", q_merged.extent, k_merged.extent));
+        r.key = r.query;
+        r.seq_kv = r.seq_q;
+    }
+    if (given(in.value)) {
+        ATTNC_TRY(token_tensor({"value", v_merged, kv_heads, v_features, may_be_split}, in.value, &r.value, &r.batch,
+                               &r.seq_kv));
+    } else {
+        ATTNC_TRY(stand_in("value", given(in.key) ? "key" : "query", k_merged.extent, v_merged.extent));
+        r.value = r.key;
+    }
+    if (r.seq_q > layer.max_rows) {
+        return fail(error, ATTNC_TOO_LARGE, {"seq_q is ", r.seq_q, ", at most ", layer.max_rows});
+    }
+    if (r.seq_kv > layer.max_rows) {
+        return fail(error, ATTNC_TOO_LARGE, {"seq_kv is ", r.seq_kv, ", at most ", layer.max_rows});
+    }
+    return ATTNC_OK;
+}
+
+attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view) {
+    if (!given(t)) return ATTNC_OK;
+    if (!layer.has(ATTNC_CONFIG_MASKS)) {
+        return fail(error, ATTNC_NOT_SUPPORTED, {name, " is given, but the library was compiled without masks"});
+    }
+    const int64_t heads = layer.config.num_heads;
+    ATTNC_TRY(check_tensor(error, {name, dtype, dtype, true, false, needs_data}, t,
+                           {{"batch", r.batch, true},
+                            {"num_heads", heads, true},
+                            {"seq_q", r.seq_q, true},
+                            {"seq_kv", r.seq_kv, true}}));
+    const auto stride = [&](int i) { return t.extent[i] == 1 ? 0 : t.stride[i]; };
+    *view = {t.data, stride(0), stride(1), stride(2), stride(3), true, stride(1) == 0 && stride(2) == 0};
+    // One block of keys of one query is the least that a kernel takes.
+    const int64_t keys = r.seq_kv < layer.layout.tile_kv ? r.seq_kv : layer.layout.tile_kv;
+    const int64_t most = keys > 0 ? kMaxSpan / (keys * dtype_bytes(dtype)) : INT64_MAX;
+    if (view->key_stride > most) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {name, " has stride ", view->key_stride, " in dimension 3, at most ", most});
+    }
+    return ATTNC_OK;
+}
+
+attnc_status Checker::key_form(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view) {
+    if (!given(t)) return ATTNC_OK;
+    if (!layer.has(ATTNC_CONFIG_MASKS)) {
+        return fail(error, ATTNC_NOT_SUPPORTED, {name, " is given, but the library was compiled without masks"});
+    }
+    ATTNC_TRY(check_tensor(error, {name, dtype, dtype, false, false, needs_data}, t,
+                           {{"batch", r.batch}, {"seq_kv", r.seq_kv}}));
+    *view = {t.data, t.stride[0], 0, 0, 1, true, true};
+    return ATTNC_OK;
+}
+
+attnc_status Checker::masks() {
+    ATTNC_TRY(mask("keep_mask", in.keep_mask, ATTNC_U8, &r.keep_mask));
+    ATTNC_TRY(mask("drop_mask", in.drop_mask, ATTNC_U8, &r.drop_mask));
+    ATTNC_TRY(mask("bias", in.bias, ATTNC_F32, &r.bias));
+    ATTNC_TRY(key_form("key_keep_mask", in.key_keep_mask, ATTNC_U8, &r.key_keep_mask));
+    ATTNC_TRY(key_form("key_drop_mask", in.key_drop_mask, ATTNC_U8, &r.key_drop_mask));
+    return key_form("key_bias", in.key_bias, ATTNC_F32, &r.key_bias);
+}
+
+attnc_status Checker::item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers) {
+    ATTNC_TRY(
+        check_tensor(error, {name, ATTNC_I32, ATTNC_I64, false, false, needs_data}, t, {{"batch", r.batch}}));
+    *numbers = {t.data, true, t.dtype == ATTNC_I64};
+    return ATTNC_OK;
+}
+
+attnc_status Checker::lengths(const char* name, const attnc_tensor& t, int64_t most, ItemNumbers* numbers) {
+    if (!given(t)) return ATTNC_OK;
+    ATTNC_TRY(item_numbers(name, t, numbers));
+    if (t.data == nullptr) return ATTNC_OK;
+    for (int64_t b = 0; b < r.batch; ++b) {
+        const int64_t length = numbers->at(b);
+        if (length < 0 || length > most) {
+            return fail(error, ATTNC_BAD_VALUE, {name, "[", b, "] is ", length, ", wanted 0 to ", most});
+        }
+    }
+    return ATTNC_OK;
+}
+
+attnc_status Checker::diagonal() {
+    const int causal = number_of(in.causal);
+    if (causal < ATTNC_CAUSAL_NOT_GIVEN || causal > ATTNC_CAUSAL_OFFSET) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"causal is ", causal, ", wanted 0 to ", static_cast<int>(ATTNC_CAUSAL_OFFSET)});
+    }
+    r.causal = in.causal;
+    if (r.causal == ATTNC_CAUSAL_NOT_GIVEN) {
+        r.causal = layer.has(ATTNC_CONFIG_CAUSAL) ? ATTNC_CAUSAL_BOTTOM_RIGHT : ATTNC_CAUSAL_NONE;
+    }
+    if (r.causal != ATTNC_CAUSAL_OFFSET) {
+        if (!given(in.causal_offsets)) return ATTNC_OK;
+        return fail(error, ATTNC_UNEXPECTED_TENSOR, {"causal_offsets is given, but causal does not ask for offsets"});
+    }
+    if (!given(in.causal_offsets)) return fail(error, ATTNC_MISSING_TENSOR, {"causal_offsets is missing"});
+    return item_numbers("causal_offsets", in.causal_offsets, &r.causal_offsets);
+}
+
+attnc_status Checker::out_tensor() {
+    const attnc_config& c = layer.config;
+    const attnc_tensor& t = out.out;
+    const TensorRule rule = {"out", ATTNC_F32, ATTNC_F32, false, true, needs_data};
+    if (!given(t)) return fail(error, ATTNC_MISSING_TENSOR, {"out is missing"});
+    auto* data = static_cast<float*>(t.data);
+    const Dim batch = {"batch", r.batch}, seq = {"seq_q", r.seq_q};
+    if (layer.has(ATTNC_CONFIG_OUT_PROJ)) {
+        ATTNC_TRY(check_tensor(error, rule, t, {batch, seq, {"d_model", c.d_model}}));
+        r.out = {data, t.stride[0], 0, t.stride[1]};
+        return ATTNC_OK;
+    }
+    const Dim merged = {"num_heads * v_head_dim", c.num_heads * c.v_head_dim};
+    const Dim heads = {"num_heads", c.num_heads}, features = {"v_head_dim", c.v_head_dim};
+    ATTNC_TRY(check_rank(error, "out", t, {batch, seq, merged}, {batch, heads, seq, features}));
+    if (t.rank == 4) {
+        ATTNC_TRY(check_tensor(error, rule, t, {batch, heads, seq, features}));
+        r.out = {data, t.stride[0], t.stride[1], t.stride[2]};
+    } else {
+        ATTNC_TRY(check_tensor(error, rule, t, {batch, seq, merged}));
+        r.out = {data, t.stride[0], c.v_head_dim, t.stride[1]};
+    }
+    return ATTNC_OK;
+}
+
+attnc_status Checker::probs() {
+    const attnc_tensor& each = out.probs;
+    const attnc_tensor& averaged = out.probs_averaged;
+    if (!layer.has(ATTNC_CONFIG_PROBS)) {
+        for (const attnc_tensor* t : {&each, &averaged}) {
+            if (!given(*t)) continue;
+            return fail(error, ATTNC_NOT_SUPPORTED, {t == &each ? "probs" : "probs_averaged",
+                                                     " is asked for, but the library was compiled without probs"});
+        }
+        return ATTNC_OK;
+    }
+    const Dim batch = {"batch", r.batch}, heads = {"num_heads", layer.config.num_heads}, seq_q = {"seq_q", r.seq_q};
+    const Dim columns = {layer.appended > 0 ? "seq_kv + appended keys" : "seq_kv", r.seq_kv + layer.appended};
+    if (given(each)) {
+        ATTNC_TRY(check_tensor(error, {"probs", ATTNC_F32, ATTNC_F32, false, true, needs_data}, each,
+                               {batch, heads, seq_q, columns}));
+        r.probs = {static_cast<float*>(each.data), each.stride[0], each.stride[1], each.stride[2]};
+        r.wants_probs = true;
+    }
+    if (given(averaged)) {
+        ATTNC_TRY(check_tensor(error, {"probs_averaged", ATTNC_F32, ATTNC_F32, false, true, needs_data}, averaged,
+                               {batch, seq_q, columns}));
+        r.probs_averaged = {static_cast<float*>(averaged.data), averaged.stride[0], 0, averaged.stride[1]};
+        r.wants_averaged = true;
+    }
+    return ATTNC_OK;
+}
+
+attnc_status Checker::outputs() {
+    ATTNC_TRY(out_tensor());
+    ATTNC_TRY(probs());
+    if (!given(out.lse)) return ATTNC_OK;
+    const Dim heads = {"num_heads", layer.config.num_heads};
+    ATTNC_TRY(check_tensor(error, {"lse", ATTNC_F32, ATTNC_F32, false, true, needs_data}, out.lse,
+                           {{"batch", r.batch}, heads, {"seq_q", r.seq_q}}));
+    r.lse = {static_cast<float*>(out.lse.data), out.lse.stride[0], out.lse.stride[1], 1};
+    r.wants_lse = true;
+    return ATTNC_OK;
+}
+
+attnc_status check_struct(attnc_error* error, const char* name, const char* type, const size_t* struct_size,
+                          size_t wanted) {
+    if (struct_size == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {name, " is null"});
+    if (*struct_size != wanted) {
+        return fail(error, ATTNC_BAD_STRUCT_SIZE,
+                    {"struct_size of ", type, " is ", *struct_size, ", wanted ", wanted});
+    }
+    return ATTNC_OK;
+}
+
+attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& r) {
+    r.concurrency = 1;
+    if (run == nullptr) return ATTNC_OK;
+    ATTNC_TRY(check_struct(error, "run", "attnc_run", &run->struct_size, sizeof(attnc_run)));
+    r.executor = run->executor;
+    if (r.executor == nullptr) return ATTNC_OK;
+    if (r.executor->parallel_for == nullptr) {
+        return fail(error, ATTNC_NULL_ARGUMENT, {"executor.parallel_for is null"});
+    }
+    if (r.executor->concurrency < 1) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"executor.concurrency is ", r.executor->concurrency, ", wanted 1 or more"});
+    }
+    r.concurrency = r.executor->concurrency;
+    return ATTNC_OK;
+}
+
+}  // namespace
+
+attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
+                        const attnc_outputs* outputs, const attnc_run* run, DataNeed need, Request* request) {
+    *request = {};
+    ATTNC_TRY(check_struct(error, "inputs", "attnc_inputs", inputs != nullptr ? &inputs->struct_size : nullptr,
+                           sizeof(attnc_inputs)));
+    ATTNC_TRY(check_struct(error, "outputs", "attnc_outputs", outputs != nullptr ? &outputs->struct_size : nullptr,
+                           sizeof(attnc_outputs)));
+    Checker checker = {error, layer, *inputs, *outputs, need == DataNeed::kAll, *request};
+    ATTNC_TRY(checker.tokens());
+    ATTNC_TRY(checker.masks());
+    ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, request->seq_kv, &request->key_lengths));
+    ATTNC_TRY(checker.lengths("query_lengths", inputs->query_lengths, request->seq_q, &request->query_lengths));
+    ATTNC_TRY(checker.diagonal());
+    ATTNC_TRY(checker.outputs());
+    return check_executor(error, run, *request);
+}
+
+}  // namespace attnc

@@ -1,0 +1,159 @@
+// A call from its arguments to its outputs: checks, plan, then for each wave of items the stages of the layer.
+#include "runtime/attend.h"
+#include "runtime/carve.h"
+#include "runtime/masks.h"
+#include "runtime/plan.h"
+#include "runtime/probs.h"
+#include "runtime/project.h"
+#include "runtime/request.h"
+#include "runtime/stage.h"
+#include "runtime/text.h"
+
+namespace attnc {
+namespace {
+
+int32_t last_key(const Request& r, const Item& item) {
+    switch (r.causal) {
+        case ATTNC_CAUSAL_TOP_LEFT: return 1;
+        case ATTNC_CAUSAL_BOTTOM_RIGHT: return item.kv_length - item.q_length + 1;
+        case ATTNC_CAUSAL_OFFSET: {
+            const int64_t offset = r.causal_offsets.at(item.number);
+            if (offset >= kNoLastKey) return kNoLastKey;
+            return offset < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(offset) + 1;
+        }
+        default: return kNoLastKey;
+    }
+}
+
+// Items first .. of the batch; only valid rows get a place in the workspace.
+void begin_wave(Wave& wave, int64_t first) {
+    const Request& r = wave.request;
+    const bool needs_all_keys = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
+    const int64_t left = r.batch - first;
+    wave.item_count = left < wave.plan.wave_items ? left : wave.plan.wave_items;
+    wave.q_rows = wave.kv_rows = 0;
+    for (int64_t i = 0; i < wave.item_count; ++i) {
+        Item& item = wave.items[i];
+        item.number = first + i;
+        item.q_length = static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number) : r.seq_q);
+        item.kv_length = static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number) : r.seq_kv);
+        item.last_key = last_key(r, item);
+        const int64_t visible = visible_keys({&item, 0, 0, item.q_length});
+        item.kv_used = item.q_length == 0 ? 0 : needs_all_keys ? item.kv_length : static_cast<int32_t>(visible);
+        item.q_row = wave.q_rows;
+        item.kv_row = wave.kv_rows;
+        wave.q_rows += item.q_length;
+        wave.kv_rows += item.kv_used;
+    }
+}
+
+attnc_status run_wave(attnc_error* error, const Wave& wave) {
+    Projection in[3];
+    WorkList first[4];
+    const int64_t projections = plan_in_projections(wave, in);
+    int64_t lists = 0;
+    first[lists++] = key_addend_work(wave);
+    for (int64_t i = 0; i < projections; ++i) first[lists++] = work_of(in[i]);
+    ATTNC_TRY(run_stage(error, wave, first, lists));
+
+    const WorkList second[] = {attend_work(wave), empty_tails_work(wave)};
+    ATTNC_TRY(run_stage(error, wave, second, 2));
+
+    Projection out;
+    WorkList third[2] = {average_probs_work(wave)};
+    if (plan_out_projection(wave, &out) != 0) third[1] = work_of(out);
+    return run_stage(error, wave, third, 2);
+}
+
+attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run) {
+    if (plan.bytes == 0) return ATTNC_OK;
+    if (run.workspace == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run.workspace is null"});
+    if (reinterpret_cast<uintptr_t>(run.workspace) % kAlignment != 0) {
+        return fail(error, ATTNC_WORKSPACE_MISALIGNED,
+                    {"run.workspace is not aligned to ", kAlignment, " bytes"});
+    }
+    if (run.workspace_bytes < static_cast<size_t>(plan.bytes)) {
+        return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
+                    {"run.workspace has ", run.workspace_bytes, " bytes, wanted ", plan.bytes});
+    }
+    return ATTNC_OK;
+}
+
+attnc_status check_limits(attnc_error* error, const attnc_layer& layer, const attnc_limits* limits) {
+    if (limits == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"limits is null"});
+    if (limits->struct_size != sizeof(attnc_limits)) {
+        return fail(error, ATTNC_BAD_STRUCT_SIZE, {"struct_size of attnc_limits is ", limits->struct_size,
+                                                   ", wanted ", sizeof(attnc_limits)});
+    }
+    const struct {
+        const char* name;
+        int64_t value, most;
+    } numbers[] = {{"max_batch", limits->max_batch, INT64_MAX},
+                   {"max_seq_q", limits->max_seq_q, layer.max_rows},
+                   {"max_seq_kv", limits->max_seq_kv, layer.max_rows},
+                   {"max_concurrency", limits->max_concurrency, INT64_MAX}};
+    for (const auto& number : numbers) {
+        if (number.value < 1) {
+            return fail(error, ATTNC_BAD_VALUE, {number.name, " is ", number.value, ", wanted 1 or more"});
+        }
+        if (number.value > number.most) {
+            return fail(error, ATTNC_TOO_LARGE, {number.name, " is ", number.value, ", at most ", number.most});
+        }
+    }
+    return ATTNC_OK;
+}
+
+}  // namespace
+}  // namespace attnc
+
+using namespace attnc;
+
+extern "C" attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs* inputs,
+                                              const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
+                                              attnc_error* error) {
+    if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
+    if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    Request request;
+    Plan plan;
+    ATTNC_TRY(check_call(error, *layer, inputs, outputs, run, DataNeed::kSizesOnly, &request));
+    ATTNC_TRY(check_overlaps(error, *inputs, *outputs, nullptr, 0));
+    ATTNC_TRY(plan_call(error, *layer, request, &plan));
+    *bytes = static_cast<size_t>(plan.bytes);
+    return ATTNC_OK;
+}
+
+extern "C" attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, const attnc_limits* limits,
+                                                    size_t* bytes, attnc_error* error) {
+    if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
+    if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    Plan plan;
+    ATTNC_TRY(check_limits(error, *layer, limits));
+    ATTNC_TRY(plan_bound(error, *layer, *limits, &plan));
+    *bytes = static_cast<size_t>(plan.bytes);
+    return ATTNC_OK;
+}
+
+extern "C" attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* inputs,
+                                            const attnc_outputs* outputs, const attnc_run* run, attnc_error* error) {
+    if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
+    if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
+    Request request;
+    Plan plan;
+    ATTNC_TRY(check_call(error, *layer, inputs, outputs, run, DataNeed::kAll, &request));
+    ATTNC_TRY(plan_call(error, *layer, request, &plan));
+    ATTNC_TRY(check_workspace(error, plan, *run));
+    ATTNC_TRY(check_overlaps(error, *inputs, *outputs, run->workspace, static_cast<size_t>(plan.bytes)));
+    if (plan.bytes == 0) return ATTNC_OK;
+    auto* workspace = static_cast<unsigned char*>(run->workspace);
+    Wave wave{.layer = *layer,
+              .request = request,
+              .plan = plan,
+              .masks = use_masks(request),
+              .workspace = workspace,
+              .items = reinterpret_cast<Item*>(workspace + plan.items)};
+    for (int64_t first = 0; first < request.batch; first += plan.wave_items) {
+        begin_wave(wave, first);
+        ATTNC_TRY(run_wave(error, wave));
+    }
+    return ATTNC_OK;
+}

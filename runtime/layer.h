@@ -1,0 +1,62 @@
+// A layer as forward sees it: its numbers and its packed weights, all in one allocation, never changed after creation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/attnc.h"
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+// How the columns of wq, wk or wv lie in panels, and so how heads come out of project_heads. A head is padded to
+// `width` features; panels narrower than a head lie side by side in it, wider ones hold several heads.
+struct HeadPanels {
+    int64_t width;            // padded features of a head
+    int64_t columns;          // of one head in one panel: min(panel, width)
+    int64_t heads_per_panel;  // 1 where the panel is narrower
+    int64_t panels_per_head;  // 1 where the panel is wider
+    int64_t groups;           // of panels_per_head panels, each giving heads_per_panel heads
+    int64_t planes() const { return heads_per_panel * groups; }  // heads, those of padding too
+    int64_t panels() const { return panels_per_head * groups; }
+};
+HeadPanels head_panels(int64_t heads, int64_t width, int64_t panel);
+
+// Weights and bias as the kernels take them: weights (n, k, p), bias (n, p).
+struct PackedWeights {
+    const float* panels;
+    const float* bias;
+    int64_t inner;  // k
+    int64_t panel;  // n
+    int64_t count;  // p
+    int64_t panel_bytes() const { return inner * panel * static_cast<int64_t>(sizeof(float)); }
+};
+
+int64_t padded_features(int64_t features);  // of a head: rounded up to ATTNC_HEAD_ALIGN
+
+}  // namespace attnc
+
+struct attnc_layer {
+    attnc_allocator allocator;
+    size_t bytes;  // of the allocation, which begins with this struct
+
+    const attnc_library* library;
+    const attnc_target_entry* target;
+    attnc_config config;
+    attnc_layout layout;
+    attnc_empty_rows empty_rows;
+    float qk_scale_log2;   // qk_scale * log2(e)
+    int64_t scratch_bytes; // the most that a call of a kernel takes
+    int64_t max_rows;      // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
+
+    int64_t qk_width, v_width;  // padded features of a head
+    attnc::HeadPanels q_heads, k_heads, v_heads;
+    attnc::PackedWeights wq, wk, wv, wo;
+
+    int64_t appended;         // keys appended to those of a call
+    const float* appended_k;  // [num_kv_heads][appended][qk_width]
+    const float* appended_v;  // [num_kv_heads][appended][v_width]
+
+    bool has(int64_t flag) const { return (config.flags & flag) != 0; }
+    const attnc_kernel_entry& kernel(int id) const { return target->kernels[id]; }
+};

@@ -1,0 +1,17 @@
+// What the runtime asks of a library's table before it trusts it, and the choice of a target.
+#pragma once
+
+#include "runtime/attnc.h"
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+// ABI version, configuration, and for each target: layout, and that every kernel the configuration calls is there and
+// takes no argument that the runtime doesn't give it.
+attnc_status check_library(attnc_error* error, const attnc_library* library);
+
+// The target named, or for null the first that this CPU and operating system can run.
+attnc_status choose_target(attnc_error* error, const attnc_library* library, const char* name,
+                           const attnc_target_entry** target);
+
+}  // namespace attnc

@@ -1,0 +1,98 @@
+#include "runtime/masks.h"
+
+#include <cfloat>
+#include <initializer_list>
+
+#include "runtime/nonfinite.h"
+
+namespace attnc {
+namespace {
+
+// What a mask that isn't read points to: a kernel takes no null pointers.
+constexpr float kNoBias = 0;
+constexpr uint8_t kNoMask = 0;
+
+template <typename T>
+const T* element(const MaskView& view, const Item& item, int64_t key) {
+    return static_cast<const T*>(view.data) + item.number * view.batch_stride + key * view.key_stride;
+}
+
+void drop_keys(const MaskView& mask, const Item& item, bool dropped_where, float* addend) {
+    const uint8_t* from = element<uint8_t>(mask, item, 0);
+    const float dropped = minus_infinity();
+    for (int64_t j = 0; j < item.kv_used; ++j) {
+        if ((from[j * mask.key_stride] != 0) == dropped_where) addend[j] = dropped;
+    }
+}
+
+// Two finite biases may sum up to -inf, which would drop the key; it stays at the most negative number then.
+void add_bias(const MaskView& bias, const Item& item, float* addend) {
+    const float* from = element<float>(bias, item, 0);
+    for (int64_t j = 0; j < item.kv_used; ++j) {
+        const float a = addend[j], b = from[j * bias.key_stride];
+        const float sum = a + b;
+        const bool overflowed = is_minus_infinity(sum) && !is_minus_infinity(a) && !is_minus_infinity(b);
+        addend[j] = overflowed ? -FLT_MAX : sum;
+    }
+}
+
+bool make_key_addend(const Wave& wave, const void*, Worker&, int64_t index, const char**) {
+    const Request& r = wave.request;
+    const Item& item = wave.items[index];
+    float* addend = wave.at<float>(wave.plan.key_addend) + item.kv_row;
+    for (int64_t j = 0; j < item.kv_used; ++j) addend[j] = 0;
+    for (const MaskView* bias : {&r.bias, &r.key_bias}) {
+        if (bias->present && bias->per_key) add_bias(*bias, item, addend);
+    }
+    // Dropping last: a dropped key stays dropped whatever its bias.
+    for (const MaskView* keep : {&r.keep_mask, &r.key_keep_mask}) {
+        if (keep->present && keep->per_key) drop_keys(*keep, item, false, addend);
+    }
+    for (const MaskView* drop : {&r.drop_mask, &r.key_drop_mask}) {
+        if (drop->present && drop->per_key) drop_keys(*drop, item, true, addend);
+    }
+    return true;
+}
+
+}  // namespace
+
+WorkList key_addend_work(const Wave& wave) {
+    return {wave.plan.makes_key_addend ? wave.item_count : 0, make_key_addend, nullptr};
+}
+
+MaskArguments::Source MaskArguments::source_of(const MaskView& view, bool used, const Item& item, int64_t head,
+                                               const Range& range, int64_t size) {
+    if (!used) return {size == 1 ? static_cast<const void*>(&kNoMask) : &kNoBias, 0, 0};
+    const int64_t offset = item.number * view.batch_stride + head * view.head_stride +
+                           range.row * view.query_stride + range.key * view.key_stride;
+    return {static_cast<const unsigned char*>(view.data) + offset * size, view.query_stride, view.key_stride};
+}
+
+MaskArguments::Source MaskArguments::key_source(const Wave& wave, const Item& item, const Range& range) {
+    if (!wave.masks.key_addend) return {&kNoBias, 0, 0};
+    if (const MaskView* view = wave.masks.in_place) {
+        return {element<float>(*view, item, range.key), 0, view->key_stride};
+    }
+    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + range.key, 0, 1};
+}
+
+MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const Source& keep, const Source& drop,
+                             const Range& range, int32_t flags)
+    : key_bias_(key_bias.data, kFloat32, {{range.keys, key_bias.key_stride}}),
+      bias_(bias.data, kFloat32, {{range.keys, bias.key_stride}, {range.rows, bias.query_stride}}),
+      keep_(keep.data, kUint8, {{range.keys, keep.key_stride}, {range.rows, keep.query_stride}}),
+      drop_(drop.data, kUint8, {{range.keys, drop.key_stride}, {range.rows, drop.query_stride}}),
+      flags_(flags) {}
+
+MaskArguments::MaskArguments(const Wave& wave, const Item& item, int64_t head, const Range& range)
+    : MaskArguments(key_source(wave, item, range),
+                    source_of(wave.request.bias, wave.masks.bias, item, head, range, sizeof(float)),
+                    source_of(wave.request.keep_mask, wave.masks.keep, item, head, range, 1),
+                    source_of(wave.request.drop_mask, wave.masks.drop, item, head, range, 1), range,
+                    (wave.masks.key_addend ? ATTNC_MASK_KEY_BIAS : 0) | (wave.masks.bias ? ATTNC_MASK_BIAS : 0) |
+                        (wave.masks.keep ? ATTNC_MASK_KEEP : 0) | (wave.masks.drop ? ATTNC_MASK_DROP : 0)) {}
+
+MaskArguments::MaskArguments(const Range& range)
+    : MaskArguments({&kNoBias, 0, 0}, {&kNoBias, 0, 0}, {&kNoMask, 0, 0}, {&kNoMask, 0, 0}, range, 0) {}
+
+}  // namespace attnc

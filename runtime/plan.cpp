@@ -1,0 +1,160 @@
+#include "runtime/plan.h"
+
+#include "runtime/carve.h"
+#include "runtime/item.h"
+#include "runtime/text.h"
+
+namespace attnc {
+namespace {
+
+constexpr int64_t kMaxSpan = INT32_MAX;  // bytes of a buffer that a kernel may be given
+constexpr int64_t kFloat = sizeof(float);
+
+// Rows of a wave: enough that loading the weights once more for each wave and waiting at its end count for nothing,
+// few enough that the workspace of a large batch stays small. An item longer than that is a wave by itself.
+constexpr int64_t kWaveRows = 4096;
+
+// One task of attention takes up to this many tiles of queries. Where keys come in blocks, a task reads each block
+// for all its queries, and more queries make that cheaper.
+constexpr int64_t kTilesOfShortKeys = 4;
+constexpr int64_t kTilesOfLongKeys = 8;
+
+// Tasks for each thread that give even shares when tasks differ.
+constexpr int64_t kTasksPerThread = 4;
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+int64_t wave_rows(const attnc_layer& layer) { return least(kWaveRows, layer.max_rows); }
+
+// Gives every part that the plan needs its place.
+attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
+    const int64_t heads = layer.config.num_heads;
+    Carver worker;
+    plan.worker_lse = worker.take(kFloat, {3, plan.attend_rows});
+    plan.worker_context = worker.take(kFloat, {plan.attend_rows, layer.v_width});
+    if (plan.keeps_lse) plan.worker_probs = worker.take(kFloat, {plan.average_rows, plan.average_columns});
+    plan.worker_scratch = worker.take(1, {layer.scratch_bytes});
+    worker.take(1, {kAlignment});  // two threads' parts never share a pair of cache lines
+    plan.worker_bytes = worker.bytes();
+
+    Carver all;
+    plan.items = all.take(sizeof(Item), {plan.wave_items});
+    if (plan.copies_q) plan.q = all.take(kFloat, {layer.q_heads.planes(), plan.rows_q, layer.qk_width});
+    if (plan.copies_k) plan.k = all.take(kFloat, {layer.k_heads.planes(), plan.rows_kv, layer.qk_width});
+    if (plan.copies_v) plan.v = all.take(kFloat, {layer.v_heads.planes(), plan.rows_kv, layer.v_width});
+    if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
+    if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.rows_kv});
+    if (plan.keeps_lse) plan.lse = all.take(kFloat, {heads, plan.rows_q});
+    plan.workers = all.take(1, {plan.concurrency, plan.worker_bytes});
+    if (worker.overflow() || all.overflow()) {
+        return fail(error, ATTNC_TOO_LARGE, {"the size of the workspace overflows"});
+    }
+    plan.bytes = all.bytes();
+    return ATTNC_OK;
+}
+
+int64_t average_columns(const attnc_layer& layer, int64_t seq_kv) {
+    return most(least(layer.layout.tile_kv, seq_kv), layer.appended);
+}
+
+// Whether heads of these features with this row stride can be used where they lie.
+bool in_place(int64_t features, int64_t width, int64_t row_stride, int64_t rows) {
+    return features == width && (rows <= 1 || rows <= safe_rows(row_stride, kFloat));
+}
+
+int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Plan& plan) {
+    const int64_t tile = layer.layout.tile_q;
+    const bool is_long = r.seq_kv > layer.layout.tile_kv || layer.appended > 0;
+    int64_t tiles = is_long ? kTilesOfLongKeys : kTilesOfShortKeys;
+    const auto enough = [&] {
+        const int64_t ranges = (r.seq_q + tiles * tile - 1) / (tiles * tile);
+        return plan.wave_items * layer.config.num_heads * ranges >= kTasksPerThread * plan.concurrency;
+    };
+    while (plan.concurrency > 1 && tiles > 1 && !enough()) tiles /= 2;
+    int64_t rows = least(tiles * tile, r.seq_q);
+    const auto limit = [&](int64_t row_stride, int64_t size) { rows = least(rows, safe_rows(row_stride, size)); };
+    if (!plan.copies_q) limit(r.query.row_stride, kFloat);
+    if (!plan.owns_context) limit(r.out.row_stride, kFloat);
+    limit(layer.config.num_heads * layer.v_width, kFloat);
+    limit(r.keep_mask.query_stride, 1);
+    limit(r.drop_mask.query_stride, 1);
+    limit(r.bias.query_stride, kFloat);
+    if (r.wants_probs) limit(r.probs.row_stride, kFloat);
+    return rows;
+}
+
+}  // namespace
+
+int64_t safe_rows(int64_t row_stride, int64_t size) {
+    return row_stride == 0 ? kMaxSpan : most(kMaxSpan / size / row_stride, 1);
+}
+
+MaskUse use_masks(const Request& r) {
+    MaskUse use;
+    int64_t joined = 0;
+    const MaskView* last = nullptr;
+    for (const MaskView* view :
+         {&r.keep_mask, &r.drop_mask, &r.bias, &r.key_keep_mask, &r.key_drop_mask, &r.key_bias}) {
+        if (!view->present) continue;
+        use.any = true;
+        if (view->per_key) {
+            ++joined;
+            last = view;
+        }
+    }
+    use.key_addend = joined > 0;
+    if (joined == 1 && (last == &r.bias || last == &r.key_bias)) use.in_place = last;
+    use.keep = r.keep_mask.present && !r.keep_mask.per_key;
+    use.drop = r.drop_mask.present && !r.drop_mask.per_key;
+    use.bias = r.bias.present && !r.bias.per_key;
+    return use;
+}
+
+attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Request& r, Plan* plan) {
+    *plan = {};
+    if (r.batch == 0 || r.seq_q == 0) return ATTNC_OK;
+    const attnc_config& c = layer.config;
+    const int64_t longest = most(most(r.seq_q, r.seq_kv), 1);
+    plan->wave_items = least(r.batch, most(wave_rows(layer) / longest, 1));
+    plan->rows_q = plan->wave_items * r.seq_q;
+    plan->rows_kv = plan->wave_items * r.seq_kv;
+    plan->concurrency = r.concurrency;
+    const bool in_proj = layer.has(ATTNC_CONFIG_IN_PROJ);
+    const int64_t keys = least(layer.layout.tile_kv, r.seq_kv), tile = layer.layout.tile_q;
+    plan->copies_q = in_proj || !in_place(c.head_dim, layer.qk_width, r.query.row_stride, tile);
+    plan->copies_k = in_proj || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
+    plan->copies_v = in_proj || !in_place(c.v_head_dim, layer.v_width, r.value.row_stride, keys);
+    plan->owns_context =
+        layer.has(ATTNC_CONFIG_OUT_PROJ) || !in_place(c.v_head_dim, layer.v_width, r.out.row_stride, tile);
+    const MaskUse masks = use_masks(r);
+    plan->makes_key_addend = masks.key_addend && masks.in_place == nullptr;
+    plan->keeps_lse = r.wants_averaged && !r.wants_probs;
+    plan->attend_rows = choose_attend_rows(layer, r, *plan);
+    plan->average_rows = least(plan->attend_rows, tile);
+    plan->average_columns = average_columns(layer, r.seq_kv);
+    return lay_out(error, layer, *plan);
+}
+
+attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attnc_limits& limits, Plan* plan) {
+    *plan = {};
+    // Waves never hold more rows than one item or wave_rows, whichever is more.
+    const auto rows = [&](int64_t seq) {
+        int64_t all = 0;
+        const int64_t wave = most(wave_rows(layer), seq);
+        return __builtin_mul_overflow(limits.max_batch, seq, &all) ? wave : least(all, wave);
+    };
+    plan->wave_items = least(limits.max_batch, wave_rows(layer));
+    plan->rows_q = rows(limits.max_seq_q);
+    plan->rows_kv = rows(limits.max_seq_kv);
+    plan->concurrency = limits.max_concurrency;
+    plan->copies_q = plan->copies_k = plan->copies_v = plan->owns_context = true;
+    plan->makes_key_addend = layer.has(ATTNC_CONFIG_MASKS);
+    plan->keeps_lse = layer.has(ATTNC_CONFIG_PROBS);
+    plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
+    plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
+    plan->average_columns = average_columns(layer, limits.max_seq_kv);
+    return lay_out(error, layer, *plan);
+}
+
+}  // namespace attnc

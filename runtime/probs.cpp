@@ -1,0 +1,166 @@
+#include "runtime/probs.h"
+
+#include <cstring>
+
+#include "runtime/empty_rows.h"
+#include "runtime/masks.h"
+
+namespace attnc {
+namespace {
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+struct KeySlice {
+    HeadRows k;
+    int64_t first, count;
+    bool appended;
+};
+
+bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse,
+                       const KeySlice& keys, float* to, int64_t row_stride) {
+    const attnc_layer& layer = wave.layer;
+    const HeadRows rows = query_rows(wave, range);
+    Buffer<2> q(rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, rows.row_stride}});
+    Buffer<2> k(keys.k.data, kFloat32, {{layer.qk_width, 1}, {keys.count, keys.k.row_stride}});
+    Buffer<1> lse_in(lse, kFloat32, {{range.rows, 1}});
+    Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
+    const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count};
+    const int32_t last_key = keys.appended ? kNoLastKey : relative_last_key(*range.item, range.row, keys.first);
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_Q, q);
+    call.set(ATTNC_ARGUMENT_K, k);
+    call.set(ATTNC_ARGUMENT_QK_SCALE_LOG2, layer.qk_scale_log2);
+    call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
+    call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
+    call.set(ATTNC_ARGUMENT_LSE_IN, lse_in);
+    call.set(ATTNC_ARGUMENT_PROBS, probs);
+    if (keys.appended) {
+        MaskArguments masks(slice);
+        masks.set(call);
+        return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
+    }
+    MaskArguments masks(wave, *range.item, range.head, slice);
+    masks.set(call);
+    return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
+}
+
+void add_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; ++i) {
+        float* __restrict a = to + i * to_stride;
+        const float* __restrict b = from + i * from_stride;
+        for (int64_t j = 0; j < columns; ++j) a[j] += b[j];
+    }
+}
+
+void scale_rows(float* to, int64_t stride, int64_t rows, int64_t columns, float factor) {
+    for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) to[i * stride + j] *= factor;
+    }
+}
+
+float* averaged_rows(const Wave& wave, const QueryRange& range) {
+    const OutView& out = wave.request.probs_averaged;
+    return out.data + range.item->number * out.batch_stride + range.row * out.row_stride;
+}
+
+void average_from_probs(const Wave& wave, const QueryRange& range) {
+    const OutView& probs = wave.request.probs;
+    const int64_t stride = wave.request.probs_averaged.row_stride;
+    const int64_t columns = wave.request.seq_kv + wave.layer.appended;
+    float* to = averaged_rows(wave, range);
+    for (int64_t head = 0; head < wave.layer.config.num_heads; ++head) {
+        const float* from = probs.data + range.item->number * probs.batch_stride + head * probs.head_stride +
+                            range.row * probs.row_stride;
+        if (head > 0) {
+            add_rows(to, stride, from, probs.row_stride, range.rows, columns);
+            continue;
+        }
+        for (int64_t i = 0; i < range.rows; ++i) {
+            memcpy(to + i * stride, from + i * probs.row_stride, static_cast<size_t>(columns) * sizeof(float));
+        }
+    }
+    scale_rows(to, stride, range.rows, columns, 1.0F / static_cast<float>(wave.layer.config.num_heads));
+}
+
+// Columns first .. last, or the appended ones: the first head's probabilities go straight to the output, the others'
+// through the worker's memory.
+bool average_columns(const Wave& wave, Worker& worker, const QueryRange& range, int64_t first, int64_t last,
+                     bool appended) {
+    const int64_t stride = wave.request.probs_averaged.row_stride;
+    const int64_t columns = appended ? wave.layer.appended : last - first;
+    const int64_t heads = wave.layer.config.num_heads;
+    float* to = averaged_rows(wave, range) + (appended ? wave.request.seq_kv : first);
+    float* scratch = worker.floats(wave.plan.worker_probs);
+    for (int64_t head = 0; head < heads; ++head) {
+        const QueryRange rows = {range.item, head, range.row, range.rows};
+        const float* lse =
+            wave.at<float>(wave.plan.lse) + head * wave.plan.rows_q + range.item->q_row + range.row;
+        float* part = head == 0 ? to : scratch;
+        const int64_t part_stride = head == 0 ? stride : columns;
+        const bool done = appended ? write_appended_probs(wave, worker, rows, lse, part, part_stride)
+                                   : write_probs(wave, worker, rows, lse, first, last, part, part_stride);
+        if (!done) return false;
+        if (head > 0) add_rows(to, stride, scratch, columns, range.rows, columns);
+    }
+    scale_rows(to, stride, range.rows, columns, 1.0F / static_cast<float>(heads));
+    return true;
+}
+
+int64_t average_ranges(const Wave& wave) {
+    return (wave.request.seq_q + wave.plan.average_rows - 1) / wave.plan.average_rows;
+}
+
+bool run_average(const Wave& wave, const void*, Worker& worker, int64_t index, const char** refused) {
+    const int64_t ranges = average_ranges(wave), rows = wave.plan.average_rows;
+    const Item& item = wave.items[index / ranges];
+    const int64_t row = index % ranges * rows;
+    if (row >= item.q_length) return true;
+    const QueryRange range = {&item, 0, row, least(rows, item.q_length - row)};
+    if (wave.request.wants_probs) {
+        average_from_probs(wave, range);
+        return true;
+    }
+    *refused = "attend_probs";
+    const int64_t keys = wave.request.seq_kv, block = wave.layer.layout.tile_kv;
+    for (int64_t first = 0; first < keys; first += block) {
+        if (!average_columns(wave, worker, range, first, least(first + block, keys), false)) return false;
+    }
+    return wave.layer.appended == 0 || average_columns(wave, worker, range, 0, 0, true);
+}
+
+}  // namespace
+
+bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, int64_t first,
+                 int64_t last, float* to, int64_t row_stride) {
+    const int64_t visible = least(visible_keys(range), last), tile = wave.layer.layout.tile_kv;
+    const HeadRows k = key_rows(wave, *range.item, kv_head_of(wave.layer, range.head));
+    int64_t column = first;
+    for (; column < visible; column += tile) {
+        const KeySlice keys = {{k.data + column * k.row_stride, k.row_stride}, column,
+                               least(tile, visible - column), false};
+        if (!call_attend_probs(wave, worker, range, lse, keys, to + column - first, row_stride)) return false;
+    }
+    const int64_t zeros_from = visible > first ? visible : first;
+    for (int64_t i = 0; i < range.rows && zeros_from < last; ++i) {
+        memset(to + i * row_stride + zeros_from - first, 0,
+               static_cast<size_t>(last - zeros_from) * sizeof(float));
+    }
+    fill_empty_probs(wave, range, lse, first, last, to, row_stride);
+    return true;
+}
+
+bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, float* to,
+                          int64_t row_stride) {
+    const attnc_layer& layer = wave.layer;
+    const int64_t n = layer.appended;
+    if (n == 0) return true;
+    const int64_t head = kv_head_of(layer, range.head);
+    const KeySlice keys = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width}, 0, n, true};
+    return call_attend_probs(wave, worker, range, lse, keys, to, row_stride);
+}
+
+WorkList average_probs_work(const Wave& wave) {
+    return {wave.request.wants_averaged ? wave.item_count * average_ranges(wave) : 0, run_average, nullptr};
+}
+
+}  // namespace attnc

@@ -1,0 +1,264 @@
+#include "runtime/project.h"
+
+#include "runtime/call.h"
+
+namespace attnc {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kMaxSpan = INT32_MAX;
+
+// Weights of one piece of work: they stay in a core's L2 while the rows of all chunks stream past.
+constexpr int64_t kGroupBytes = 1 << 20;
+
+// Rows of one piece of work: enough to hide what a call costs, few enough that inputs and outputs of a group stay in
+// L2 beside the weights.
+constexpr int64_t kChunkRows = 150;
+constexpr int64_t kLeastChunkRows = 24;
+
+constexpr int64_t kTasksPerThread = 4;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Divides panels into parts of at most `panels`, all about equal.
+void split_panels(Projection& p, int64_t panels) {
+    const int64_t per_head = p.heads.panels_per_head;
+    // Strides between heads count too: the planes of one piece of work must span less than 2 GiB.
+    const int64_t head_span = p.to.head_stride * p.heads.heads_per_panel * kFloat;
+    const int64_t most_groups = p.heads_out && head_span > 0 ? most(kMaxSpan / head_span, 1) : p.heads.groups;
+    if (panels >= per_head) {
+        p.panel_parts = 1;
+        p.group_parts = divide_up(p.heads.groups, least(most(panels / per_head, 1), most_groups));
+    } else {
+        p.panel_parts = divide_up(per_head, panels);
+        p.group_parts = p.heads.groups;
+    }
+    p.panel_step = divide_up(per_head, p.panel_parts);
+    p.panel_parts = divide_up(per_head, p.panel_step);
+    p.group_step = divide_up(p.heads.groups, p.group_parts);
+    p.group_parts = divide_up(p.heads.groups, p.group_step);
+}
+
+// Chooses pieces of work: panels in groups that fit L2, rows in chunks; smaller ones where threads would be idle.
+void divide_work(Projection* projections, int64_t count, int64_t concurrency) {
+    int64_t panels[3] = {};
+    for (int64_t i = 0; i < count; ++i) {
+        Projection& p = projections[i];
+        p.rows.chunks = most((p.rows.total + kChunkRows / 2) / kChunkRows, 1);
+        panels[i] = p.weights != nullptr ? most(kGroupBytes / p.weights->panel_bytes(), 1) : INT64_MAX;
+        split_panels(p, panels[i]);
+    }
+    const auto work = [&] {
+        int64_t sum = 0;
+        for (int64_t i = 0; i < count; ++i) sum += projections[i].count();
+        return sum;
+    };
+    bool smaller = concurrency > 1;
+    while (smaller && work() < kTasksPerThread * concurrency) {
+        smaller = false;
+        for (int64_t i = 0; i < count; ++i) {
+            Projection& p = projections[i];
+            const int64_t held = p.panel_step * p.group_step;
+            if (p.weights != nullptr && held > 1) {
+                split_panels(p, held / 2);
+                smaller = true;
+            } else if (p.rows.total / (2 * p.rows.chunks) >= kLeastChunkRows) {
+                p.rows.chunks *= 2;
+                smaller = true;
+            }
+        }
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        if (projections[i].rows.total == 0) projections[i].rows.chunks = 0;
+    }
+}
+
+// The part of the panels, or heads, that a piece of work covers.
+struct Part {
+    int64_t first_panel, panels;  // within a head
+    int64_t first_group, groups;
+    int64_t chunk;
+};
+
+// Pieces of work in this order keep a group of panels in cache: all chunks of rows for one group, then the next group.
+Part part_of(const Projection& p, int64_t index) {
+    Part part = {};
+    part.chunk = index % p.rows.chunks;
+    const int64_t group = index / p.rows.chunks;
+    part.first_panel = group % p.panel_parts * p.panel_step;
+    part.panels = least(p.panel_step, p.heads.panels_per_head - part.first_panel);
+    part.first_group = group / p.panel_parts * p.group_step;
+    part.groups = least(p.group_step, p.heads.groups - part.first_group);
+    return part;
+}
+
+const float* caller_row(const Projection& p, const Wave& wave, const Stretch& s) {
+    return p.from.data + wave.items[s.item].number * p.from.batch_stride + s.item_row * p.from.row_stride;
+}
+
+float* caller_row_out(const Projection& p, const Wave& wave, const Stretch& s) {
+    return p.to.data + wave.items[s.item].number * p.to.batch_stride + s.item_row * p.to.row_stride;
+}
+
+bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+    const PackedWeights& w = *p.weights;
+    const HeadPanels& h = p.heads;
+    const int64_t first = part.first_group * h.panels_per_head + part.first_panel;
+    const int64_t panels = part.panels * part.groups;
+    float* to = p.to.data + part.first_group * h.heads_per_panel * p.to.head_stride + s.row * h.width +
+                part.first_panel * w.panel;
+    Buffer<2> x(caller_row(p, wave, s), kFloat32, {{w.inner, 1}, {s.count, p.from.row_stride}});
+    Buffer<3> weights(w.panels + first * w.inner * w.panel, kFloat32,
+                      {{w.panel, 1}, {w.inner, w.panel}, {panels, w.inner * w.panel}});
+    Buffer<2> bias(w.bias + first * w.panel, kFloat32, {{w.panel, 1}, {panels, w.panel}});
+    Buffer<5> y(to, kFloat32,
+                {{h.columns, 1},
+                 {h.heads_per_panel, p.to.head_stride},
+                 {s.count, h.width},
+                 {part.panels, w.panel},
+                 {part.groups, h.heads_per_panel * p.to.head_stride}});
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_INPUT, x);
+    call.set(ATTNC_ARGUMENT_WEIGHTS, weights);
+    call.set(ATTNC_ARGUMENT_BIAS_VECTOR, bias);
+    call.set(ATTNC_ARGUMENT_Y, y);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_PROJECT_HEADS), worker.task);
+}
+
+bool project_out(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+    const PackedWeights& w = *p.weights;
+    const int64_t first_column = part.first_panel * w.panel;
+    const int64_t columns = least(part.panels * w.panel, p.features - first_column);
+    Buffer<2> x(p.from.data + s.row * p.from.row_stride, kFloat32, {{w.inner, 1}, {s.count, p.from.row_stride}});
+    Buffer<3> weights(w.panels + part.first_panel * w.inner * w.panel, kFloat32,
+                      {{w.panel, 1}, {w.inner, w.panel}, {part.panels, w.inner * w.panel}});
+    Buffer<2> bias(w.bias + first_column, kFloat32, {{w.panel, 1}, {part.panels, w.panel}});
+    Buffer<2> out(caller_row_out(p, wave, s) + first_column, kFloat32,
+                  {{columns, 1}, {s.count, p.to.row_stride}});
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_INPUT, x);
+    call.set(ATTNC_ARGUMENT_WEIGHTS, weights);
+    call.set(ATTNC_ARGUMENT_BIAS_VECTOR, bias);
+    call.set(ATTNC_ARGUMENT_OUT, out);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_PROJECT_OUT), worker.task);
+}
+
+// One head at a time, so that no stride between heads is too large for a kernel.
+bool copy_heads(const Wave& wave, const Projection& p, int64_t head, const Stretch& s, Worker& worker) {
+    const float* from = p.heads_out ? caller_row(p, wave, s) : p.from.data + s.row * p.from.row_stride;
+    float* to = p.heads_out ? p.to.data + s.row * p.to.row_stride : caller_row_out(p, wave, s);
+    const int64_t width = p.heads.width;
+    Buffer<3> x(from + head * p.from.head_stride, kFloat32,
+                {{p.heads_out ? p.features : width, 1}, {s.count, p.from.row_stride}, {1, 0}});
+    Buffer<3> y(to + head * p.to.head_stride, kFloat32,
+                {{p.heads_out ? width : p.features, 1}, {s.count, p.to.row_stride}, {1, 0}});
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_INPUT, x);
+    call.set(ATTNC_ARGUMENT_Y, y);
+    const int kernel = p.heads_out ? ATTNC_KERNEL_SPLIT_HEADS : ATTNC_KERNEL_MERGE_HEADS;
+    return call.run(wave.layer.kernel(kernel), worker.task);
+}
+
+const char* kernel_of(const Projection& p) {
+    if (p.weights != nullptr) return p.heads_out ? "project_heads" : "project_out";
+    return p.heads_out ? "split_heads" : "merge_heads";
+}
+
+bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t index, const char** refused) {
+    const auto& p = *static_cast<const Projection*>(data);
+    const Part part = part_of(p, index);
+    const int64_t end = chunk_begin(p.rows, part.chunk + 1);
+    for (int64_t row = chunk_begin(p.rows, part.chunk); row < end;) {
+        const Stretch s = stretch_at(p.rows, row, end);
+        bool done = true;
+        if (p.weights == nullptr) {
+            for (int64_t h = part.first_group; done && h < part.first_group + part.groups; ++h) {
+                done = copy_heads(wave, p, h, s, worker);
+            }
+        } else {
+            done = p.heads_out ? project_heads(wave, p, part, s, worker) : project_out(wave, p, part, s, worker);
+        }
+        if (!done) {
+            *refused = kernel_of(p);
+            return false;
+        }
+        row += s.count;
+    }
+    return true;
+}
+
+Rows make_rows(const Wave& wave, bool keys, int64_t batch_stride, int64_t row_stride, int64_t workspace_stride) {
+    const int64_t call_rows = least(safe_rows(row_stride, kFloat), safe_rows(workspace_stride, kFloat));
+    return {wave.items,   wave.item_count, keys, keys ? wave.kv_rows : wave.q_rows, 1, batch_stride, row_stride,
+            call_rows};
+}
+
+struct InSide {
+    bool wanted, keys;
+    const TokenView& from;
+    const PackedWeights& weights;
+    const HeadPanels& heads;
+    int64_t offset, plane_rows, features;
+};
+
+Projection make_in_projection(const Wave& wave, const InSide& side) {
+    Projection p = {};
+    const bool projects = wave.layer.has(ATTNC_CONFIG_IN_PROJ);
+    const int64_t width = side.heads.width;
+    p.rows = make_rows(wave, side.keys, side.from.batch_stride, side.from.row_stride, width);
+    p.weights = projects ? &side.weights : nullptr;
+    p.from = side.from;
+    p.to = {wave.at<float>(side.offset), 0, side.plane_rows * width, width};
+    p.heads_out = true;
+    p.heads = side.heads;
+    p.features = side.features;
+    return p;
+}
+
+}  // namespace
+
+int64_t plan_in_projections(const Wave& wave, Projection* projections) {
+    const attnc_layer& l = wave.layer;
+    const attnc_config& c = l.config;
+    const Request& r = wave.request;
+    const Plan& plan = wave.plan;
+    const InSide sides[] = {
+        {plan.copies_q, false, r.query, l.wq, l.q_heads, plan.q, plan.rows_q, c.head_dim},
+        {plan.copies_k, true, r.key, l.wk, l.k_heads, plan.k, plan.rows_kv, c.head_dim},
+        {plan.copies_v, true, r.value, l.wv, l.v_heads, plan.v, plan.rows_kv, c.v_head_dim},
+    };
+    int64_t count = 0;
+    for (const InSide& side : sides) {
+        if (side.wanted) projections[count++] = make_in_projection(wave, side);
+    }
+    divide_work(projections, count, plan.concurrency);
+    return count;
+}
+
+int64_t plan_out_projection(const Wave& wave, Projection* projection) {
+    const attnc_layer& l = wave.layer;
+    if (!wave.plan.owns_context) return 0;
+    const bool projects = l.has(ATTNC_CONFIG_OUT_PROJ);
+    const int64_t context_stride = l.config.num_heads * l.v_width;
+    const OutView& out = wave.request.out;
+    Projection& p = *projection = {};
+    p.rows = make_rows(wave, false, out.batch_stride, out.row_stride, context_stride);
+    p.weights = projects ? &l.wo : nullptr;
+    p.from = {wave.at<float>(wave.plan.context), 0, l.v_width, context_stride};
+    p.to = out;
+    p.heads_out = false;
+    p.heads = head_panels(l.config.num_heads, l.v_width, l.v_width);
+    p.features = l.config.v_head_dim;
+    if (projects) {
+        p.heads = {0, l.wo.panel, 1, l.wo.count, 1};  // all panels side by side, as of one wide head
+        p.features = l.config.d_model;
+    }
+    divide_work(projection, 1, wave.plan.concurrency);
+    return 1;
+}
+
+WorkList work_of(const Projection& projection) { return {projection.count(), run_projection, &projection}; }
+
+}  // namespace attnc

@@ -1,0 +1,51 @@
+#include "runtime/rows.h"
+
+namespace attnc {
+namespace {
+
+// The last item that begins at or before `row` and is not empty; `row` is valid.
+int64_t item_of(const Rows& rows, int64_t row) {
+    int64_t low = 0, high = rows.item_count;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (rows.first(middle) <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+}  // namespace
+
+int64_t chunk_begin(const Rows& rows, int64_t chunk) {
+    if (chunk <= 0) return 0;
+    if (chunk >= rows.chunks) return rows.total;
+    const int64_t size = rows.total / rows.chunks;
+    const int64_t row = chunk * size + chunk * (rows.total % rows.chunks) / rows.chunks;
+    const int64_t item = item_of(rows, row);
+    const int64_t behind = row - rows.first(item);
+    const int64_t ahead = rows.length(item) - behind;
+    if (behind <= ahead && behind <= size / 4) return row - behind;
+    if (ahead < behind && ahead <= size / 4) return row + ahead;
+    return row;
+}
+
+Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
+    int64_t item = item_of(rows, row);
+    const int64_t item_row = row - rows.first(item);
+    Stretch stretch = {item, item_row, row, 0};
+    int64_t stop = rows.first(item) + rows.length(item);
+    // Full items follow each other without a gap where the caller's tensor has none between items.
+    while (stop < end && rows.length(item) * rows.row_stride == rows.batch_stride) {
+        ++item;
+        stop += rows.length(item);
+    }
+    if (stop > end) stop = end;
+    stretch.count = stop - row;
+    if (stretch.count > rows.call_rows) stretch.count = rows.call_rows;
+    return stretch;
+}
+
+}  // namespace attnc

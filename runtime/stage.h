@@ -1,0 +1,49 @@
+// A stage of a call: numbered pieces of work that threads take one after another.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/item.h"
+#include "runtime/layer.h"
+#include "runtime/plan.h"
+#include "runtime/request.h"
+
+namespace attnc {
+
+// What all tasks of a stage read: the call, and the wave of items that is in the workspace.
+struct Wave {
+    const attnc_layer& layer;
+    const Request& request;
+    const Plan& plan;
+    MaskUse masks;
+    unsigned char* workspace;
+    Item* items;
+    int64_t item_count = 0;
+    int64_t q_rows = 0, kv_rows = 0;  // valid ones of all items
+
+    template <typename T>
+    T* at(int64_t offset) const {
+        return reinterpret_cast<T*>(workspace + offset);
+    }
+};
+
+// What one task has to itself.
+struct Worker {
+    attnc_task task;
+    unsigned char* memory;  // of the workspace; Plan::worker_bytes
+
+    float* floats(int64_t offset) const { return reinterpret_cast<float*>(memory + offset); }
+};
+
+// Work of one kind within a stage. `data` is what prepared it; run returns false after a kernel refused, having named
+// the kernel in `refused`.
+struct WorkList {
+    int64_t count = 0;
+    bool (*run)(const Wave& wave, const void* data, Worker& worker, int64_t index, const char** refused) = nullptr;
+    const void* data = nullptr;
+};
+
+// Runs all work of all lists, in that order as far as threads are free for it. The first failure wins.
+attnc_status run_stage(attnc_error* error, const Wave& wave, const WorkList* lists, int64_t list_count);
+
+}  // namespace attnc

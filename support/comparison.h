@@ -1,0 +1,42 @@
+// Comparison of results with right values under a tolerance, for tests and for checks that the command runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/case_file.h"
+#include "support/reference.h"
+
+namespace attnc {
+
+// The element that is furthest outside what it is allowed, or, if none is, the one that uses most of it.
+struct Comparison {
+    int64_t count = 0;    // of elements
+    int64_t outside = 0;  // of those that are not as they must be
+    int64_t index = -1;   // of the worst element
+    double got = 0, want = 0, allowed = 0;
+
+    bool ok() const { return outside == 0; }
+    std::string text() const;  // "17 of 100 outside; worst at 5: got ..., want ..., allowed ..."
+};
+
+// NaN is right where NaN is wanted and nowhere else, infinities must be equal; elsewhere |got - want| <=
+// allowed(n).
+Comparison compare(std::span<const double> got, std::span<const double> want,
+                   const std::function<double(int64_t)>& allowed);
+Comparison compare(std::span<const double> got, const Expected& want);
+
+// A float32 result against the float64 one under the bounds of tolerance.h. `tile_kv` is the library's block
+// of keys. Only what `got` holds is compared: empty vectors are skipped.
+struct LayerComparison {
+    Comparison out, context, probs, probs_averaged, lse;
+    bool ok() const { return out.ok() && context.ok() && probs.ok() && probs_averaged.ok() && lse.ok(); }
+    std::string text() const;  // of the parts that are outside
+};
+LayerComparison compare_layer(const Config& config, const Reference& got, const Reference& want,
+                              int64_t tile_kv);
+
+}  // namespace attnc

@@ -1,0 +1,62 @@
+// The layer in float64, straight from its equations: what every kernel, example and case file is compared
+// with. Plain loops over the same views that the runtime takes; slow, and meant to be read.
+//
+//     q = query Wq^T + bq, k = key Wk^T + bk, v = value Wv^T + bv            split into heads
+//     score(i, j) = qk_scale * q_i . k_j + bias(i, j) + key_bias(j)          of the keys that query i may
+//     attend probs(i, j) = exp(score(i, j) - lse(i)),  lse(i) = log sum_j exp(score(i, j)) context(i) = sum_j
+//     probs(i, j) v_j,  out = merged context Wo^T + bo
+//
+// A dropped key takes no part in any sum, so whatever its data holds changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/attnc.h"
+#include "stages/config.h"
+
+namespace attnc {
+
+struct ReferenceOptions {
+    attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
+    double qk_scale = 0;  // 0: 1/sqrt(head_dim)
+};
+
+// Results in C order, dense. Rows past an item's query length are 0 (lse -inf), as the runtime leaves them.
+struct Reference {
+    int64_t batch = 0, num_heads = 0, seq_q = 0;
+    int64_t keys = 0;          // seq_kv and the appended keys
+    int64_t out_features = 0;  // d_model, or num_heads * v_head_dim without output projection
+    int64_t v_head_dim = 0;
+
+    std::vector<double> out;             // [batch, seq_q, out_features]
+    std::vector<double> context;         // [batch, num_heads, seq_q, v_head_dim]
+    std::vector<double> probs;           // [batch, num_heads, seq_q, keys]
+    std::vector<double> probs_averaged;  // [batch, seq_q, keys]
+    std::vector<double> lse;             // [batch, num_heads, seq_q]
+
+    // What bounds on a float32 result's error are made of (support/tolerance.h). First those of a row,
+    // [batch, num_heads, seq_q], each the largest over the keys that the row may attend (or whose values it
+    // averages).
+    std::vector<double>
+        score_size;  // sum_d |q_d k_d| * qk_scale + |bias| + |key_bias|; keys too small to matter left out
+    std::vector<double>
+        score_error;  // of q . k * qk_scale, from the errors of projected q and k; 0 without in_proj
+    std::vector<double> value_size;   // |v_d|
+    std::vector<double> value_error;  // of v_d; 0 without in_proj
+    std::vector<double>
+        out_error;  // [batch, seq_q, out_features]: of the output projection alone; empty without it
+    std::vector<double>
+        wo_sum;  // [num_heads, out_features]: sum_d |wo| of a head's features; empty without it
+
+    bool empty_row(int64_t item, int64_t head,
+                   int64_t row) const;  // no key to attend, or past the query length
+};
+
+// `config` is complete. The views are those of a call that attnc_layer_forward accepts; throws
+// std::invalid_argument for one whose ranks or extents can't be. Non-finite data propagates as IEEE
+// arithmetic has it.
+Reference reference_layer(const Config& config, const attnc_weights& weights, const ReferenceOptions& options,
+                          const attnc_inputs& inputs);
+
+}  // namespace attnc
