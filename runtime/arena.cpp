@@ -11,7 +11,9 @@ struct Header {
 constexpr int64_t kHeader = 64;
 static_assert(sizeof(Header) == kHeader);
 
-Header& header_at(attnc_task& task, int64_t offset) { return *reinterpret_cast<Header*>(task.scratch + offset); }
+Header& header_at(attnc_task& task, int64_t offset) {
+    return *reinterpret_cast<Header*>(task.scratch + offset);
+}
 
 }  // namespace
 

@@ -18,7 +18,8 @@ HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t p
 }
 
 HeadRows at_caller(const TokenView& view, int64_t item, int64_t head, int64_t row) {
-    return {view.data + item * view.batch_stride + head * view.head_stride + row * view.row_stride, view.row_stride};
+    return {view.data + item * view.batch_stride + head * view.head_stride + row * view.row_stride,
+            view.row_stride};
 }
 
 // Where a result of attention goes.
@@ -31,8 +32,9 @@ ContextRows context_rows(const Wave& wave, const QueryRange& range) {
     const int64_t width = wave.layer.v_width;
     if (wave.plan.owns_context) {
         const int64_t stride = wave.layer.config.num_heads * width;
-        return {wave.at<float>(wave.plan.context) + (range.item->q_row + range.row) * stride + range.head * width,
-                stride};
+        return {
+            wave.at<float>(wave.plan.context) + (range.item->q_row + range.row) * stride + range.head * width,
+            stride};
     }
     const OutView& out = wave.request.out;
     return {out.data + range.item->number * out.batch_stride + range.head * out.head_stride +
@@ -74,8 +76,8 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     return call.run(layer.kernel(kernel), worker.task);
 }
 
-// A dropped key's weight is 0, but 0 times a value that is infinite or NaN is NaN. Rows that came out so are done
-// again with such values left out; rows that are right to be NaN come out the same.
+// A dropped key's weight is 0, but 0 times a value that is infinite or NaN is NaN. Rows that came out so are
+// done again with such values left out; rows that are right to be NaN come out the same.
 bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                     const ContextRows& context, float* lse) {
     const auto is_bad = [&](int64_t i) {
@@ -97,8 +99,8 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
                   const ContextRows& context, float* lse, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
     *refused = masked ? "attend_masked" : "attend";
-    if (!call_attend(wave, worker, range, block, masked ? ATTNC_KERNEL_ATTEND_MASKED : ATTNC_KERNEL_ATTEND, context,
-                     lse)) {
+    if (!call_attend(wave, worker, range, block, masked ? ATTNC_KERNEL_ATTEND_MASKED : ATTNC_KERNEL_ATTEND,
+                     context, lse)) {
         return false;
     }
     const int64_t first_rows_end = range.row + range.item->last_key;
@@ -175,7 +177,8 @@ private:
     bool first_ = true;
 };
 
-bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& attention, const char** refused) {
+bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& attention,
+                     const char** refused) {
     const attnc_layer& layer = wave.layer;
     const int64_t head = kv_head_of(layer, range.head);
     const HeadRows k = key_rows(wave, *range.item, head), v = value_rows(wave, *range.item, head);
@@ -204,12 +207,14 @@ bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& 
 void write_lse(const Wave& wave, const QueryRange& range, const float* lse) {
     const size_t bytes = static_cast<size_t>(range.rows) * sizeof(float);
     if (wave.plan.keeps_lse) {
-        float* to = wave.at<float>(wave.plan.lse) + range.head * wave.plan.rows_q + range.item->q_row + range.row;
+        float* to =
+            wave.at<float>(wave.plan.lse) + range.head * wave.plan.rows_q + range.item->q_row + range.row;
         memcpy(to, lse, bytes);
     }
     if (wave.request.wants_lse) {
         const OutView& out = wave.request.lse;
-        memcpy(out.data + range.item->number * out.batch_stride + range.head * out.head_stride + range.row, lse, bytes);
+        memcpy(out.data + range.item->number * out.batch_stride + range.head * out.head_stride + range.row,
+               lse, bytes);
     }
 }
 
@@ -226,8 +231,8 @@ int64_t ranges_of(const Wave& wave) {
     return (wave.request.seq_q + wave.plan.attend_rows - 1) / wave.plan.attend_rows;
 }
 
-// Heads of an item one after another, so that heads that share keys find them in cache; in each the last queries
-// first, so that with a diagonal the long pieces of work don't come last.
+// Heads of an item one after another, so that heads that share keys find them in cache; in each the last
+// queries first, so that with a diagonal the long pieces of work don't come last.
 bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, const char** refused) {
     const int64_t ranges = ranges_of(wave), heads = wave.layer.config.num_heads;
     const int64_t rows = wave.plan.attend_rows;
@@ -247,7 +252,8 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
 
 void zero_rows(const OutView& out, int64_t item, int64_t head, int64_t row, int64_t end, int64_t features) {
     float* to = out.data + item * out.batch_stride + head * out.head_stride;
-    for (; row < end; ++row) memset(to + row * out.row_stride, 0, static_cast<size_t>(features) * sizeof(float));
+    for (; row < end; ++row)
+        memset(to + row * out.row_stride, 0, static_cast<size_t>(features) * sizeof(float));
 }
 
 bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const char**) {
@@ -258,7 +264,8 @@ bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const
     if (wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.number, 0, row, end, c.d_model);
     if (r.wants_averaged) zero_rows(r.probs_averaged, item.number, 0, row, end, columns);
     for (int64_t head = 0; head < c.num_heads; ++head) {
-        if (!wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.number, head, row, end, c.v_head_dim);
+        if (!wave.layer.has(ATTNC_CONFIG_OUT_PROJ))
+            zero_rows(r.out, item.number, head, row, end, c.v_head_dim);
         if (r.wants_probs) zero_rows(r.probs, item.number, head, row, end, columns);
         if (!r.wants_lse) continue;
         float* lse = r.lse.data + item.number * r.lse.batch_stride + head * r.lse.head_stride;

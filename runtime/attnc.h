@@ -22,30 +22,30 @@ extern "C" {
 /* Status numbers are fixed for ever. */
 typedef enum attnc_status {
     ATTNC_OK = 0,
-    ATTNC_NULL_ARGUMENT = 1,       /* a pointer that is needed is null */
-    ATTNC_BAD_STRUCT_SIZE = 2,     /* struct_size is not one this runtime knows */
-    ATTNC_BAD_LIBRARY = 3,         /* the library's table is of an ABI this runtime does not serve */
-    ATTNC_BAD_DTYPE = 4,           /* a tensor has another element type than asked for */
+    ATTNC_NULL_ARGUMENT = 1,   /* a pointer that is needed is null */
+    ATTNC_BAD_STRUCT_SIZE = 2, /* struct_size is not one this runtime knows */
+    ATTNC_BAD_LIBRARY = 3,     /* the library's table is of an ABI this runtime does not serve */
+    ATTNC_BAD_DTYPE = 4,       /* a tensor has another element type than asked for */
     ATTNC_BAD_RANK = 5,
     ATTNC_BAD_EXTENT = 6,
     ATTNC_BAD_STRIDE = 7,
-    ATTNC_BAD_VALUE = 8,           /* a number out of its range: a length, an enumerator, a scale */
+    ATTNC_BAD_VALUE = 8, /* a number out of its range: a length, an enumerator, a scale */
     ATTNC_MISSING_TENSOR = 9,
-    ATTNC_UNEXPECTED_TENSOR = 10,  /* a tensor that this layer has no use for, or that excludes another one */
-    ATTNC_NOT_SUPPORTED = 11,      /* the library was not compiled for it */
-    ATTNC_OVERLAP = 12,            /* an output overlaps an input, another output or the workspace */
-    ATTNC_TOO_LARGE = 13,          /* sizes overflow, or one item is beyond the kernels' 2 GiB */
+    ATTNC_UNEXPECTED_TENSOR = 10, /* a tensor that this layer has no use for, or that excludes another one */
+    ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it */
+    ATTNC_OVERLAP = 12,           /* an output overlaps an input, another output or the workspace */
+    ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
     ATTNC_WORKSPACE_TOO_SMALL = 14,
     ATTNC_WORKSPACE_MISALIGNED = 15, /* the workspace must be aligned to 64 bytes */
     ATTNC_OUT_OF_MEMORY = 16,
-    ATTNC_NO_TARGET = 17,          /* the target asked for is not in the library, or this CPU can't run it */
+    ATTNC_NO_TARGET = 17, /* the target asked for is not in the library, or this CPU can't run it */
     ATTNC_NO_DEVICE = 18,
-    ATTNC_EXECUTOR_FAILED = 19,    /* the executor's parallel_for returned non-zero or did not run all tasks */
-    ATTNC_KERNEL_FAILED = 20       /* a kernel's own check failed; a fault of attnc */
+    ATTNC_EXECUTOR_FAILED = 19, /* the executor's parallel_for returned non-zero or did not run all tasks */
+    ATTNC_KERNEL_FAILED = 20    /* a kernel's own check failed; a fault of attnc */
 } attnc_status;
 
 /* A sentence for a status, never null. */
-const char *attnc_status_text(attnc_status status);
+const char* attnc_status_text(attnc_status status);
 
 /* ATTNC_VERSION of the runtime that is linked. */
 int attnc_version(void);
@@ -70,7 +70,7 @@ typedef enum attnc_dtype {
 
 /* A view of the caller's memory. Frozen. rank 0 = not given. Inputs are never written. */
 typedef struct attnc_tensor {
-    void *data;
+    void* data;
     int32_t dtype; /* attnc_dtype */
     int32_t rank;
     int64_t extent[ATTNC_MAX_RANK];
@@ -79,10 +79,11 @@ typedef struct attnc_tensor {
 } attnc_tensor;
 
 /* Dense tensors in C order. data may be null where only sizes count. */
-attnc_tensor attnc_tensor_1d(attnc_dtype dtype, const void *data, int64_t e0);
-attnc_tensor attnc_tensor_2d(attnc_dtype dtype, const void *data, int64_t e0, int64_t e1);
-attnc_tensor attnc_tensor_3d(attnc_dtype dtype, const void *data, int64_t e0, int64_t e1, int64_t e2);
-attnc_tensor attnc_tensor_4d(attnc_dtype dtype, const void *data, int64_t e0, int64_t e1, int64_t e2, int64_t e3);
+attnc_tensor attnc_tensor_1d(attnc_dtype dtype, const void* data, int64_t e0);
+attnc_tensor attnc_tensor_2d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1);
+attnc_tensor attnc_tensor_3d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1, int64_t e2);
+attnc_tensor attnc_tensor_4d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1, int64_t e2,
+                             int64_t e3);
 
 /* A generated library; its header has a function that returns it. */
 typedef struct attnc_library attnc_library;
@@ -93,15 +94,15 @@ typedef struct attnc_library attnc_library;
  * projections takes none of wq..bv, one without output projection no wo and bo. */
 typedef struct attnc_weights {
     size_t struct_size;
-    attnc_tensor wq; /* [num_heads * head_dim, d_model] */
-    attnc_tensor wk; /* [num_kv_heads * head_dim, k_dim] */
-    attnc_tensor wv; /* [num_kv_heads * v_head_dim, v_dim] */
-    attnc_tensor wo; /* [d_model, num_heads * v_head_dim] */
-    attnc_tensor bq, bk, bv, bo;  /* [out_features] of the weight above */
-    attnc_tensor in_proj_weight;  /* [3 * d_model, d_model]: wq, wk, wv */
-    attnc_tensor in_proj_bias;    /* [3 * d_model] */
-    attnc_tensor bias_k;          /* [num_kv_heads * head_dim]; only for a library with bias_kv */
-    attnc_tensor bias_v;          /* [num_kv_heads * v_head_dim] */
+    attnc_tensor wq;             /* [num_heads * head_dim, d_model] */
+    attnc_tensor wk;             /* [num_kv_heads * head_dim, k_dim] */
+    attnc_tensor wv;             /* [num_kv_heads * v_head_dim, v_dim] */
+    attnc_tensor wo;             /* [d_model, num_heads * v_head_dim] */
+    attnc_tensor bq, bk, bv, bo; /* [out_features] of the weight above */
+    attnc_tensor in_proj_weight; /* [3 * d_model, d_model]: wq, wk, wv */
+    attnc_tensor in_proj_bias;   /* [3 * d_model] */
+    attnc_tensor bias_k;         /* [num_kv_heads * head_dim]; only for a library with bias_kv */
+    attnc_tensor bias_v;         /* [num_kv_heads * v_head_dim] */
 } attnc_weights;
 
 /* What a query that may attend no key gives. */
@@ -115,38 +116,40 @@ typedef enum attnc_empty_rows {
 
 /* The caller's memory functions. allocate returns memory aligned to `alignment` (a power of two), or null. */
 typedef struct attnc_allocator {
-    void *context;
-    void *(*allocate)(void *context, size_t bytes, size_t alignment);
-    void (*deallocate)(void *context, void *memory, size_t bytes);
+    void* context;
+    void* (*allocate)(void* context, size_t bytes, size_t alignment);
+    void (*deallocate)(void* context, void* memory, size_t bytes);
 } attnc_allocator;
 
 typedef struct attnc_layer_options {
     size_t struct_size;
-    const char *target;               /* null: the best that this CPU and operating system support */
-    const attnc_allocator *allocator; /* null: malloc and free. Used in create and destroy only; copied */
+    const char* target;               /* null: the best that this CPU and operating system support */
+    const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;
-    float qk_scale;                   /* multiplies Q K^T; 0: 1/sqrt(head_dim). Finite */
+    float qk_scale; /* multiplies Q K^T; 0: 1/sqrt(head_dim). Finite */
 } attnc_layer_options;
 
-#define ATTNC_WEIGHTS_INIT {sizeof(attnc_weights)}
-#define ATTNC_LAYER_OPTIONS_INIT {sizeof(attnc_layer_options)}
+#define ATTNC_WEIGHTS_INIT \
+    { sizeof(attnc_weights) }
+#define ATTNC_LAYER_OPTIONS_INIT \
+    { sizeof(attnc_layer_options) }
 
 typedef struct attnc_layer attnc_layer;
 
 /* Packs the weights (the layer's only allocation) and keeps no pointer to them. options may be null. */
-attnc_status attnc_layer_create(const attnc_library *library, const attnc_weights *weights,
-                                const attnc_layer_options *options, attnc_layer **layer, attnc_error *error);
-void attnc_layer_destroy(attnc_layer *layer); /* null is allowed */
+attnc_status attnc_layer_create(const attnc_library* library, const attnc_weights* weights,
+                                const attnc_layer_options* options, attnc_layer** layer, attnc_error* error);
+void attnc_layer_destroy(attnc_layer* layer); /* null is allowed */
 
 /* Name of the target that the layer runs on: "x86-64-linux-avx512_skylake". */
-const char *attnc_layer_target(const attnc_layer *layer);
+const char* attnc_layer_target(const attnc_layer* layer);
 
 /* Of the library: its manifest (JSON), its problem string, and its targets in the order of preference. target_name
  * returns null past the end; target_runs says whether this CPU and operating system can run it. */
-const char *attnc_library_manifest(const attnc_library *library);
-const char *attnc_library_problem(const attnc_library *library);
-const char *attnc_library_target_name(const attnc_library *library, int64_t index);
-int attnc_library_target_runs(const attnc_library *library, int64_t index);
+const char* attnc_library_manifest(const attnc_library* library);
+const char* attnc_library_problem(const attnc_library* library);
+const char* attnc_library_target_name(const attnc_library* library, int64_t index);
+int attnc_library_target_runs(const attnc_library* library, int64_t index);
 
 /* The diagonal is always named; it counts each item's own lengths. */
 typedef enum attnc_causal {
@@ -166,9 +169,9 @@ typedef enum attnc_causal {
  */
 typedef struct attnc_inputs {
     size_t struct_size;
-    attnc_tensor query; /* [batch, seq_q, d_model] */
-    attnc_tensor key;   /* [batch, seq_kv, k_dim] */
-    attnc_tensor value; /* [batch, seq_kv, v_dim] */
+    attnc_tensor query;         /* [batch, seq_q, d_model] */
+    attnc_tensor key;           /* [batch, seq_kv, k_dim] */
+    attnc_tensor value;         /* [batch, seq_kv, v_dim] */
     attnc_tensor keep_mask;     /* U8, rank 4; any strides, 0 for an extent that is broadcast is not needed */
     attnc_tensor drop_mask;     /* U8, rank 4 */
     attnc_tensor bias;          /* F32, rank 4; added to the scaled scores; -inf drops */
@@ -195,55 +198,61 @@ typedef struct attnc_outputs {
  * returned. The runtime asks for at most `concurrency` tasks and hands work out inside them, so an executor that runs
  * them one after another is right too. */
 typedef struct attnc_executor {
-    void *context;
+    void* context;
     int64_t concurrency; /* >= 1 */
-    int (*parallel_for)(void *context, int64_t count, int (*task)(void *data, int64_t index), void *data);
+    int (*parallel_for)(void* context, int64_t count, int (*task)(void* data, int64_t index), void* data);
 } attnc_executor;
 
 typedef struct attnc_run {
     size_t struct_size;
-    void *workspace; /* aligned to 64 bytes; contents are of no meaning before and after */
+    void* workspace; /* aligned to 64 bytes; contents are of no meaning before and after */
     size_t workspace_bytes;
-    const attnc_executor *executor; /* null: the calling thread alone */
+    const attnc_executor* executor; /* null: the calling thread alone */
 } attnc_run;
 
-#define ATTNC_INPUTS_INIT {sizeof(attnc_inputs)}
-#define ATTNC_OUTPUTS_INIT {sizeof(attnc_outputs)}
-#define ATTNC_RUN_INIT {sizeof(attnc_run)}
+#define ATTNC_INPUTS_INIT \
+    { sizeof(attnc_inputs) }
+#define ATTNC_OUTPUTS_INIT \
+    { sizeof(attnc_outputs) }
+#define ATTNC_RUN_INIT \
+    { sizeof(attnc_run) }
 
 /* Bytes of workspace that forward needs for exactly these arguments; data pointers may be null (lengths' data too:
  * then the most for any lengths), run's workspace is not looked at. run may be null: one thread. */
-attnc_status attnc_layer_workspace(const attnc_layer *layer, const attnc_inputs *inputs, const attnc_outputs *outputs,
-                                   const attnc_run *run, size_t *bytes, attnc_error *error);
+attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs* inputs,
+                                   const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
+                                   attnc_error* error);
 
 /* Limits of a program's calls. */
 typedef struct attnc_limits {
     size_t struct_size;
     int64_t max_batch, max_seq_q, max_seq_kv, max_concurrency; /* each >= 1 */
 } attnc_limits;
-#define ATTNC_LIMITS_INIT {sizeof(attnc_limits)}
+#define ATTNC_LIMITS_INIT \
+    { sizeof(attnc_limits) }
 
 /* Bytes that suffice for every call within the limits, whatever it asks for; monotone in each limit. */
-attnc_status attnc_layer_workspace_bound(const attnc_layer *layer, const attnc_limits *limits, size_t *bytes,
-                                         attnc_error *error);
+attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, const attnc_limits* limits, size_t* bytes,
+                                         attnc_error* error);
 
 /* Runs the layer. Checks every argument before it writes anything; allocates nothing. run is needed, since it has the
  * workspace. batch 0 or seq_q 0: success, nothing written. */
-attnc_status attnc_layer_forward(const attnc_layer *layer, const attnc_inputs *inputs, const attnc_outputs *outputs,
-                                 const attnc_run *run, attnc_error *error);
+attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* inputs,
+                                 const attnc_outputs* outputs, const attnc_run* run, attnc_error* error);
 
 /* A ready executor: `threads` threads in all, the calling one among them (threads - 1 are started). In a child of fork
  * it runs on the calling thread alone. One parallel_for at a time; others wait. */
 typedef struct attnc_pool attnc_pool;
-attnc_status attnc_pool_create(int64_t threads, attnc_pool **pool, attnc_error *error);
-const attnc_executor *attnc_pool_executor(attnc_pool *pool);
-void attnc_pool_destroy(attnc_pool *pool); /* null is allowed */
+attnc_status attnc_pool_create(int64_t threads, attnc_pool** pool, attnc_error* error);
+const attnc_executor* attnc_pool_executor(attnc_pool* pool);
+void attnc_pool_destroy(attnc_pool* pool); /* null is allowed */
 
 /* Named conversions to masks and biases, elementwise over `count` elements. */
-void attnc_keep_mask_from_i64(const int64_t *from, uint8_t *to, int64_t count); /* non-zero = 1 */
-void attnc_keep_mask_from_i32(const int32_t *from, uint8_t *to, int64_t count);
-void attnc_keep_mask_from_f32(const float *from, uint8_t *to, int64_t count);
-void attnc_bias_from_scaled_mask(const float *mask, float factor, float *bias, int64_t count); /* mask * factor */
+void attnc_keep_mask_from_i64(const int64_t* from, uint8_t* to, int64_t count); /* non-zero = 1 */
+void attnc_keep_mask_from_i32(const int32_t* from, uint8_t* to, int64_t count);
+void attnc_keep_mask_from_f32(const float* from, uint8_t* to, int64_t count);
+void attnc_bias_from_scaled_mask(const float* mask, float factor, float* bias,
+                                 int64_t count); /* mask * factor */
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,8 @@
 //     attnc::Session session(layer, {.max_batch = 32, .max_seq = 256}, pool);
 //     session.forward({.query = x, .key_lengths = n, .query_lengths = n}, {.out = y});
 //
-// Every failure is an attnc::Error. Views never own memory: what they show must outlive the call (for weights: the
-// layer's constructor). Extents are in C order, outermost first.
+// Every failure is an attnc::Error. Views never own memory: what they show must outlive the call (for
+// weights: the layer's constructor). Extents are in C order, outermost first.
 #pragma once
 
 #include <cstddef>
@@ -87,7 +87,8 @@ attnc_tensor make_view(std::span<T> data, std::initializer_list<int64_t> extents
         } else {
             int64_t step = 0;
             fits = fits && !__builtin_mul_overflow(extent - 1, stride, &step) &&
-                   !__builtin_add_overflow(last, step, &last) && !__builtin_mul_overflow(dense, extent, &dense);
+                   !__builtin_add_overflow(last, step, &last) &&
+                   !__builtin_mul_overflow(dense, extent, &dense);
         }
     }
     const auto size = static_cast<int64_t>(data.size());
@@ -95,8 +96,8 @@ attnc_tensor make_view(std::span<T> data, std::initializer_list<int64_t> extents
         throw Error(ATTNC_BAD_EXTENT, "a view needs more elements than its span of " + std::to_string(size));
     }
     if (strides.size() == 0 && !empty && dense != size) {
-        throw Error(ATTNC_BAD_EXTENT, "a view of " + std::to_string(dense) + " elements does not match its span of " +
-                                          std::to_string(size));
+        throw Error(ATTNC_BAD_EXTENT, "a view of " + std::to_string(dense) +
+                                          " elements does not match its span of " + std::to_string(size));
     }
     return t;
 }
@@ -112,7 +113,8 @@ class View {
 public:
     View() = default;
     // Dense; the span has exactly as many elements as the extents say.
-    View(std::span<T> data, std::initializer_list<int64_t> extents) : c_(detail::make_view(data, extents, {})) {}
+    View(std::span<T> data, std::initializer_list<int64_t> extents)
+        : c_(detail::make_view(data, extents, {})) {}
     View(std::span<T> data, std::initializer_list<int64_t> extents, std::initializer_list<int64_t> strides)
         : c_(detail::make_view(data, extents, strides)) {}
     // A whole vector, array or span as a tensor of rank 1.
@@ -121,15 +123,15 @@ public:
         : View(std::span<T>(std::forward<Range>(data)), {static_cast<int64_t>(std::ranges::size(data))}) {}
     // What is writable can be read.
     template <typename U>
-        requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
-    View(const View<U>& other) : c_(other.c()) {}  // NOLINT(google-explicit-constructor)
+    requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) View(const View<U>& other)
+        : c_(other.c()) {}  // NOLINT(google-explicit-constructor)
     // Sizes without memory, for Layer::workspace.
     static View sizes(std::initializer_list<int64_t> extents) {
         View view;
         int64_t stride = 1;
         if (extents.size() == 0 || extents.size() > ATTNC_MAX_RANK) {
-            throw Error(ATTNC_BAD_RANK, "a view has rank " + std::to_string(extents.size()) + ", wanted 1 to " +
-                                            std::to_string(ATTNC_MAX_RANK));
+            throw Error(ATTNC_BAD_RANK, "a view has rank " + std::to_string(extents.size()) +
+                                            ", wanted 1 to " + std::to_string(ATTNC_MAX_RANK));
         }
         view.c_.dtype = detail::dtype_of<T>();
         view.c_.rank = static_cast<int32_t>(extents.size());
@@ -150,10 +152,11 @@ private:
     attnc_tensor c_{};
 };
 
-using Tensor = View<const float>;    // f32, read
-using MutableTensor = View<float>;   // f32, written
+using Tensor = View<const float>;   // f32, read
+using MutableTensor = View<float>;  // f32, written
 
-// Masks name their polarity in their type, so that neither can stand where the other is meant. One byte an element.
+// Masks name their polarity in their type, so that neither can stand where the other is meant. One byte an
+// element.
 template <typename Kind>
 class Mask {
 public:
@@ -169,9 +172,9 @@ public:
 private:
     attnc_tensor c_{};
 };
-using keep_mask = Mask<struct KeepMaskKind>;          // non-zero: the query attends the key; rank 4
-using drop_mask = Mask<struct DropMaskKind>;          // non-zero: the key is ignored; rank 4
-using key_keep_mask = Mask<struct KeyKeepMaskKind>;   // the same for a key of an item: [batch, seq_kv]
+using keep_mask = Mask<struct KeepMaskKind>;         // non-zero: the query attends the key; rank 4
+using drop_mask = Mask<struct DropMaskKind>;         // non-zero: the key is ignored; rank 4
+using key_keep_mask = Mask<struct KeyKeepMaskKind>;  // the same for a key of an item: [batch, seq_kv]
 using key_drop_mask = Mask<struct KeyDropMaskKind>;
 
 // One number per item of the batch, 32 or 64 bits wide.
@@ -203,9 +206,9 @@ enum class EmptyRows {
 };
 
 struct Weights {
-    Tensor wq, wk, wv, wo;                 // [out_features, in_features]
-    Tensor bq, bk, bv, bo;                 // [out_features]
-    Tensor in_proj_weight, in_proj_bias;   // instead of wq, wk, wv and bq, bk, bv
+    Tensor wq, wk, wv, wo;                // [out_features, in_features]
+    Tensor bq, bk, bv, bo;                // [out_features]
+    Tensor in_proj_weight, in_proj_bias;  // instead of wq, wk, wv and bq, bk, bv
     Tensor bias_k, bias_v;
 
     attnc_weights c() const {
@@ -219,10 +222,10 @@ struct Weights {
 };
 
 struct LayerOptions {
-    std::string target;                           // empty: the best one that this machine runs
-    const attnc_allocator* allocator = nullptr;   // copied; null: malloc and free
+    std::string target;                          // empty: the best one that this machine runs
+    const attnc_allocator* allocator = nullptr;  // copied; null: malloc and free
     EmptyRows empty_rows = EmptyRows::kZero;
-    float qk_scale = 0;                           // 0: 1/sqrt(head_dim)
+    float qk_scale = 0;  // 0: 1/sqrt(head_dim)
 };
 
 struct Inputs {
@@ -241,7 +244,8 @@ struct Inputs {
         attnc_inputs in = ATTNC_INPUTS_INIT;
         in.query = query.c(), in.key = key.c(), in.value = value.c();
         in.keep_mask = keep_mask.c(), in.drop_mask = drop_mask.c(), in.bias = bias.c();
-        in.key_keep_mask = key_keep_mask.c(), in.key_drop_mask = key_drop_mask.c(), in.key_bias = key_bias.c();
+        in.key_keep_mask = key_keep_mask.c(), in.key_drop_mask = key_drop_mask.c(),
+        in.key_bias = key_bias.c();
         in.key_lengths = key_lengths.c(), in.query_lengths = query_lengths.c();
         in.causal = static_cast<attnc_causal>(causal);
         in.causal_offsets = causal_offsets.c();
@@ -259,7 +263,8 @@ struct Outputs {
     }
 };
 
-// The largest calls that a Session is made for. max_seq stands for max_seq_q and max_seq_kv where those are 0.
+// The largest calls that a Session is made for. max_seq stands for max_seq_q and max_seq_kv where those are
+// 0.
 struct Limits {
     int64_t max_batch = 1;
     int64_t max_seq = 0;
@@ -285,7 +290,8 @@ private:
     std::unique_ptr<attnc_pool, Destroy> pool_;
 };
 
-// A layer with its packed weights. Move-only and immutable: any number of threads may use one at the same time.
+// A layer with its packed weights. Move-only and immutable: any number of threads may use one at the same
+// time.
 class Layer {
 public:
     Layer(const attnc_library* library, const Weights& weights, const LayerOptions& options = {}) {
@@ -305,7 +311,8 @@ public:
     const char* target() const { return attnc_layer_target(layer_.get()); }
 
     // Bytes of workspace for exactly this call; views without memory will do.
-    size_t workspace(const Inputs& inputs, const Outputs& outputs, const attnc_executor* executor = nullptr) const {
+    size_t workspace(const Inputs& inputs, const Outputs& outputs,
+                     const attnc_executor* executor = nullptr) const {
         const attnc_inputs in = inputs.c();
         const attnc_outputs out = outputs.c();
         attnc_run run = ATTNC_RUN_INIT;
@@ -349,8 +356,8 @@ private:
     std::unique_ptr<attnc_layer, Destroy> layer_;
 };
 
-// A layer with a workspace of its own, for one thread at a time. It grows in reserve() only: a call beyond the limits
-// throws ATTNC_WORKSPACE_TOO_SMALL. The layer and the pool (or executor) must outlive it.
+// A layer with a workspace of its own, for one thread at a time. It grows in reserve() only: a call beyond
+// the limits throws ATTNC_WORKSPACE_TOO_SMALL. The layer and the pool (or executor) must outlive it.
 class Session {
 public:
     Session(const Layer& layer, const Limits& limits, const attnc_executor* executor = nullptr)
@@ -360,13 +367,15 @@ public:
     Session(const Layer& layer, const Limits& limits, const ThreadPool& pool)
         : Session(layer, limits, pool.executor()) {}
 
-    // Makes room for calls within these limits; never gives memory back. Throws std::bad_alloc when there is none.
+    // Makes room for calls within these limits; never gives memory back. Throws std::bad_alloc when there is
+    // none.
     void reserve(const Limits& limits) {
-        const size_t bytes = layer_->workspace_bound(limits, executor_ != nullptr ? executor_->concurrency : 1);
+        const size_t bytes =
+            layer_->workspace_bound(limits, executor_ != nullptr ? executor_->concurrency : 1);
         if (bytes <= bytes_) return;
         workspace_.reset();
         bytes_ = 0;
-        workspace_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+        workspace_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
         bytes_ = bytes;
     }
 
@@ -378,7 +387,7 @@ public:
 
 private:
     struct Free {
-        void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+        void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
     };
     const Layer* layer_;
     const attnc_executor* executor_;

@@ -1,4 +1,5 @@
-// Divides one block of memory into parts: sizes first, with overflow noticed, pointers when the block is there.
+// Divides one block of memory into parts: sizes first, with overflow noticed, pointers when the block is
+// there.
 #pragma once
 
 #include <cstddef>

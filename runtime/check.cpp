@@ -18,7 +18,8 @@ void describe_dtype(char (&text)[kNameBytes], int32_t dtype) {
 struct ShapeText {
     char text[128];
     size_t used;
-    explicit ShapeText(std::initializer_list<Dim> dims) : used(write_text(text, sizeof text, {dims.size(), " ["})) {
+    explicit ShapeText(std::initializer_list<Dim> dims)
+        : used(write_text(text, sizeof text, {dims.size(), " ["})) {
         const char* separator = "";
         for (const Dim& dim : dims) {
             append({separator, dim.name});
@@ -36,10 +37,12 @@ attnc_status check_dtype(attnc_error* error, const TensorRule& rule, const attnc
     char got[kNameBytes];
     describe_dtype(got, t.dtype);
     if (rule.dtype == rule.other_dtype) {
-        return fail(error, ATTNC_BAD_DTYPE, {rule.name, " has type ", got, ", wanted ", dtype_name(rule.dtype)});
+        return fail(error, ATTNC_BAD_DTYPE,
+                    {rule.name, " has type ", got, ", wanted ", dtype_name(rule.dtype)});
     }
-    return fail(error, ATTNC_BAD_DTYPE, {rule.name, " has type ", got, ", wanted ", dtype_name(rule.dtype), " or ",
-                                         dtype_name(rule.other_dtype)});
+    return fail(error, ATTNC_BAD_DTYPE,
+                {rule.name, " has type ", got, ", wanted ", dtype_name(rule.dtype), " or ",
+                 dtype_name(rule.other_dtype)});
 }
 
 attnc_status check_extents(attnc_error* error, const TensorRule& rule, const attnc_tensor& t,
@@ -48,12 +51,14 @@ attnc_status check_extents(attnc_error* error, const TensorRule& rule, const att
     for (const Dim& dim : dims) {
         const int64_t extent = t.extent[i];
         if (extent < 0) {
-            return fail(error, ATTNC_BAD_EXTENT, {rule.name, " has extent ", extent, " in dimension ", i, " (",
-                                                  dim.name, "), wanted 0 or more"});
+            return fail(error, ATTNC_BAD_EXTENT,
+                        {rule.name, " has extent ", extent, " in dimension ", i, " (", dim.name,
+                         "), wanted 0 or more"});
         }
         if (dim.extent != kAny && extent != dim.extent && !(dim.broadcast && extent == 1)) {
-            return fail(error, ATTNC_BAD_EXTENT, {rule.name, " has extent ", extent, " in dimension ", i, " (",
-                                                  dim.name, "), wanted ", dim.broadcast ? "1 or " : "", dim.extent});
+            return fail(error, ATTNC_BAD_EXTENT,
+                        {rule.name, " has extent ", extent, " in dimension ", i, " (", dim.name, "), wanted ",
+                         dim.broadcast ? "1 or " : "", dim.extent});
         }
         ++i;
     }
@@ -72,8 +77,9 @@ attnc_status check_no_self_overlap(attnc_error* error, const TensorRule& rule, c
         if (least < 0) break;
         done[least] = true;
         if (t.stride[least] < covered) {
-            return fail(error, ATTNC_BAD_STRIDE, {rule.name, " has stride ", t.stride[least], " in dimension ", least,
-                                                  ", wanted ", covered, " or more so that elements do not overlap"});
+            return fail(error, ATTNC_BAD_STRIDE,
+                        {rule.name, " has stride ", t.stride[least], " in dimension ", least, ", wanted ",
+                         covered, " or more so that elements do not overlap"});
         }
         covered += (t.extent[least] - 1) * t.stride[least];
     }
@@ -101,8 +107,9 @@ attnc_status check_strides(attnc_error* error, const TensorRule& rule, const att
                    __builtin_add_overflow(end, step, &end);
     }
     uintptr_t address = 0;
-    overflow = overflow || __builtin_mul_overflow(end, dtype_bytes(t.dtype), &end) ||
-               __builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), static_cast<uintptr_t>(end), &address);
+    overflow =
+        overflow || __builtin_mul_overflow(end, dtype_bytes(t.dtype), &end) ||
+        __builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), static_cast<uintptr_t>(end), &address);
     if (overflow) return fail(error, ATTNC_TOO_LARGE, {"the size of ", rule.name, " overflows"});
     return rule.output ? check_no_self_overlap(error, rule, t) : ATTNC_OK;
 }
@@ -118,14 +125,22 @@ bool is_empty(const attnc_tensor& t) {
 
 const char* dtype_name(int32_t dtype) {
     switch (dtype) {
-        case ATTNC_F32: return "f32";
-        case ATTNC_U8: return "u8";
-        case ATTNC_I32: return "i32";
-        case ATTNC_I64: return "i64";
-        case ATTNC_F16: return "f16";
-        case ATTNC_BF16: return "bf16";
-        case ATTNC_F64: return "f64";
-        default: return nullptr;
+        case ATTNC_F32:
+            return "f32";
+        case ATTNC_U8:
+            return "u8";
+        case ATTNC_I32:
+            return "i32";
+        case ATTNC_I64:
+            return "i64";
+        case ATTNC_F16:
+            return "f16";
+        case ATTNC_BF16:
+            return "bf16";
+        case ATTNC_F64:
+            return "f64";
+        default:
+            return nullptr;
     }
 }
 
@@ -137,20 +152,23 @@ int64_t last_element(const attnc_tensor& t) {
     return last;
 }
 
-attnc_status check_rank(attnc_error* error, const char* name, const attnc_tensor& t, std::initializer_list<Dim> dims,
-                        std::initializer_list<Dim> other_dims) {
+attnc_status check_rank(attnc_error* error, const char* name, const attnc_tensor& t,
+                        std::initializer_list<Dim> dims, std::initializer_list<Dim> other_dims) {
     const auto rank = static_cast<size_t>(t.rank < 0 ? 0 : t.rank);
     if (rank == dims.size() || rank == other_dims.size()) return ATTNC_OK;
-    return fail(error, ATTNC_BAD_RANK, {name, " has rank ", t.rank, ", wanted ", ShapeText(dims).text, " or ",
-                                        ShapeText(other_dims).text});
+    return fail(
+        error, ATTNC_BAD_RANK,
+        {name, " has rank ", t.rank, ", wanted ", ShapeText(dims).text, " or ", ShapeText(other_dims).text});
 }
 
 attnc_status check_tensor(attnc_error* error, const TensorRule& rule, const attnc_tensor& t,
                           std::initializer_list<Dim> dims) {
     ATTNC_TRY(check_dtype(error, rule, t));
-    if (t.reserved != 0) return fail(error, ATTNC_BAD_VALUE, {rule.name, " has reserved ", t.reserved, ", wanted 0"});
+    if (t.reserved != 0)
+        return fail(error, ATTNC_BAD_VALUE, {rule.name, " has reserved ", t.reserved, ", wanted 0"});
     if (t.rank < 0 || static_cast<size_t>(t.rank) != dims.size()) {
-        return fail(error, ATTNC_BAD_RANK, {rule.name, " has rank ", t.rank, ", wanted ", ShapeText(dims).text});
+        return fail(error, ATTNC_BAD_RANK,
+                    {rule.name, " has rank ", t.rank, ", wanted ", ShapeText(dims).text});
     }
     ATTNC_TRY(check_extents(error, rule, t, dims));
     if (is_empty(t)) return ATTNC_OK;

@@ -1,5 +1,5 @@
-// Checks of one tensor of the API, each refusal with a sentence that names the tensor, what was got and what was
-// wanted.
+// Checks of one tensor of the API, each refusal with a sentence that names the tensor, what was got and what
+// was wanted.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ attnc_status check_tensor(attnc_error* error, const TensorRule& rule, const attn
                           std::initializer_list<Dim> dims);
 
 // Refuses a rank other than those two; dims only name the dimensions.
-attnc_status check_rank(attnc_error* error, const char* name, const attnc_tensor& t, std::initializer_list<Dim> dims,
-                        std::initializer_list<Dim> other_dims);
+attnc_status check_rank(attnc_error* error, const char* name, const attnc_tensor& t,
+                        std::initializer_list<Dim> dims, std::initializer_list<Dim> other_dims);
 
 // An enumerator as the number that the caller wrote, which may be none of the enumeration's.
 template <typename Enum>
@@ -45,9 +45,9 @@ int number_of(const Enum& enumerator) {
     return number;
 }
 
-bool is_empty(const attnc_tensor& t);          // an extent is 0
-const char* dtype_name(int32_t dtype);         // "f32"; null for an unknown one
-int64_t dtype_bytes(int32_t dtype);            // of those that check_tensor lets pass
-int64_t last_element(const attnc_tensor& t);   // offset in elements; the tensor is checked and not empty
+bool is_empty(const attnc_tensor& t);         // an extent is 0
+const char* dtype_name(int32_t dtype);        // "f32"; null for an unknown one
+int64_t dtype_bytes(int32_t dtype);           // of those that check_tensor lets pass
+int64_t last_element(const attnc_tensor& t);  // offset in elements; the tensor is checked and not empty
 
 }  // namespace attnc

@@ -37,8 +37,8 @@ struct Checker {
     attnc_status probs();
 };
 
-attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
-                                   int64_t* seq) {
+attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view,
+                                   int64_t* batch, int64_t* seq) {
     const TensorRule tensor = {rule.name, ATTNC_F32, ATTNC_F32, false, false, needs_data};
     const Dim items = {"batch", *batch}, rows = {"seq", *seq};
     if (rule.may_be_split) {
@@ -61,8 +61,9 @@ attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t,
 
 attnc_status Checker::stand_in(const char* name, const char* by, int64_t got, int64_t wanted) {
     if (got == wanted) return ATTNC_OK;
-    return fail(error, ATTNC_MISSING_TENSOR, {name, " is missing, and ", by, " cannot stand for it: it has ", got,
-                                              " features, wanted ", wanted});
+    return fail(
+        error, ATTNC_MISSING_TENSOR,
+        {name, " is missing, and ", by, " cannot stand for it: it has ", got, " features, wanted ", wanted});
 }
 
 attnc_status Checker::tokens() {
@@ -78,20 +79,21 @@ attnc_status Checker::tokens() {
     }
     if (!given(in.query)) return fail(error, ATTNC_MISSING_TENSOR, {"query is missing"});
     r.batch = kAny, r.seq_q = kAny, r.seq_kv = kAny;
-    ATTNC_TRY(token_tensor({"query", q_merged, heads, qk_features, may_be_split}, in.query, &r.query, &r.batch,
-                           &r.seq_q));
+    ATTNC_TRY(token_tensor({"query", q_merged, heads, qk_features, may_be_split}, in.query, &r.query,
+                           &r.batch, &r.seq_q));
     if (given(in.key)) {
-        ATTNC_TRY(token_tensor({"key", k_merged, kv_heads, qk_features, may_be_split}, in.key, &r.key, &r.batch,
-                               &r.seq_kv));
+        ATTNC_TRY(token_tensor({"key", k_merged, kv_heads, qk_features, may_be_split}, in.key, &r.key,
+                               &r.batch, &r.seq_kv));
     } else {
-        if (given(in.value)) return fail(error, ATTNC_UNEXPECTED_TENSOR, {"value is given, but key is missing"});
+        if (given(in.value))
+            return fail(error, ATTNC_UNEXPECTED_TENSOR, {"value is given, but key is missing"});
         ATTNC_TRY(stand_in("key", "query", q_merged.extent, k_merged.extent));
         r.key = r.query;
         r.seq_kv = r.seq_q;
     }
     if (given(in.value)) {
-        ATTNC_TRY(token_tensor({"value", v_merged, kv_heads, v_features, may_be_split}, in.value, &r.value, &r.batch,
-                               &r.seq_kv));
+        ATTNC_TRY(token_tensor({"value", v_merged, kv_heads, v_features, may_be_split}, in.value, &r.value,
+                               &r.batch, &r.seq_kv));
     } else {
         ATTNC_TRY(stand_in("value", given(in.key) ? "key" : "query", k_merged.extent, v_merged.extent));
         r.value = r.key;
@@ -108,7 +110,8 @@ attnc_status Checker::tokens() {
 attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view) {
     if (!given(t)) return ATTNC_OK;
     if (!layer.has(ATTNC_CONFIG_MASKS)) {
-        return fail(error, ATTNC_NOT_SUPPORTED, {name, " is given, but the library was compiled without masks"});
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {name, " is given, but the library was compiled without masks"});
     }
     const int64_t heads = layer.config.num_heads;
     ATTNC_TRY(check_tensor(error, {name, dtype, dtype, true, false, needs_data}, t,
@@ -131,7 +134,8 @@ attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype 
 attnc_status Checker::key_form(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view) {
     if (!given(t)) return ATTNC_OK;
     if (!layer.has(ATTNC_CONFIG_MASKS)) {
-        return fail(error, ATTNC_NOT_SUPPORTED, {name, " is given, but the library was compiled without masks"});
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {name, " is given, but the library was compiled without masks"});
     }
     ATTNC_TRY(check_tensor(error, {name, dtype, dtype, false, false, needs_data}, t,
                            {{"batch", r.batch}, {"seq_kv", r.seq_kv}}));
@@ -180,7 +184,8 @@ attnc_status Checker::diagonal() {
     }
     if (r.causal != ATTNC_CAUSAL_OFFSET) {
         if (!given(in.causal_offsets)) return ATTNC_OK;
-        return fail(error, ATTNC_UNEXPECTED_TENSOR, {"causal_offsets is given, but causal does not ask for offsets"});
+        return fail(error, ATTNC_UNEXPECTED_TENSOR,
+                    {"causal_offsets is given, but causal does not ask for offsets"});
     }
     if (!given(in.causal_offsets)) return fail(error, ATTNC_MISSING_TENSOR, {"causal_offsets is missing"});
     return item_numbers("causal_offsets", in.causal_offsets, &r.causal_offsets);
@@ -217,12 +222,14 @@ attnc_status Checker::probs() {
     if (!layer.has(ATTNC_CONFIG_PROBS)) {
         for (const attnc_tensor* t : {&each, &averaged}) {
             if (!given(*t)) continue;
-            return fail(error, ATTNC_NOT_SUPPORTED, {t == &each ? "probs" : "probs_averaged",
-                                                     " is asked for, but the library was compiled without probs"});
+            return fail(error, ATTNC_NOT_SUPPORTED,
+                        {t == &each ? "probs" : "probs_averaged",
+                         " is asked for, but the library was compiled without probs"});
         }
         return ATTNC_OK;
     }
-    const Dim batch = {"batch", r.batch}, heads = {"num_heads", layer.config.num_heads}, seq_q = {"seq_q", r.seq_q};
+    const Dim batch = {"batch", r.batch}, heads = {"num_heads", layer.config.num_heads},
+              seq_q = {"seq_q", r.seq_q};
     const Dim columns = {layer.appended > 0 ? "seq_kv + appended keys" : "seq_kv", r.seq_kv + layer.appended};
     if (given(each)) {
         ATTNC_TRY(check_tensor(error, {"probs", ATTNC_F32, ATTNC_F32, false, true, needs_data}, each,
@@ -231,8 +238,8 @@ attnc_status Checker::probs() {
         r.wants_probs = true;
     }
     if (given(averaged)) {
-        ATTNC_TRY(check_tensor(error, {"probs_averaged", ATTNC_F32, ATTNC_F32, false, true, needs_data}, averaged,
-                               {batch, seq_q, columns}));
+        ATTNC_TRY(check_tensor(error, {"probs_averaged", ATTNC_F32, ATTNC_F32, false, true, needs_data},
+                               averaged, {batch, seq_q, columns}));
         r.probs_averaged = {static_cast<float*>(averaged.data), averaged.stride[0], 0, averaged.stride[1]};
         r.wants_averaged = true;
     }
@@ -283,15 +290,16 @@ attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& r
 attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
                         const attnc_outputs* outputs, const attnc_run* run, DataNeed need, Request* request) {
     *request = {};
-    ATTNC_TRY(check_struct(error, "inputs", "attnc_inputs", inputs != nullptr ? &inputs->struct_size : nullptr,
-                           sizeof(attnc_inputs)));
-    ATTNC_TRY(check_struct(error, "outputs", "attnc_outputs", outputs != nullptr ? &outputs->struct_size : nullptr,
-                           sizeof(attnc_outputs)));
+    ATTNC_TRY(check_struct(error, "inputs", "attnc_inputs",
+                           inputs != nullptr ? &inputs->struct_size : nullptr, sizeof(attnc_inputs)));
+    ATTNC_TRY(check_struct(error, "outputs", "attnc_outputs",
+                           outputs != nullptr ? &outputs->struct_size : nullptr, sizeof(attnc_outputs)));
     Checker checker = {error, layer, *inputs, *outputs, need == DataNeed::kAll, *request};
     ATTNC_TRY(checker.tokens());
     ATTNC_TRY(checker.masks());
     ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, request->seq_kv, &request->key_lengths));
-    ATTNC_TRY(checker.lengths("query_lengths", inputs->query_lengths, request->seq_q, &request->query_lengths));
+    ATTNC_TRY(
+        checker.lengths("query_lengths", inputs->query_lengths, request->seq_q, &request->query_lengths));
     ATTNC_TRY(checker.diagonal());
     ATTNC_TRY(checker.outputs());
     return check_executor(error, run, *request);

@@ -24,7 +24,7 @@ int64_t detect_cpu_features() {
     if ((ecx & bit_OSXSAVE) == 0 || (ecx & bit_AVX) == 0) return features;
 
     const uint64_t states = saved_states();
-    constexpr uint64_t kYmm = 0x6;        // xmm and ymm
+    constexpr uint64_t kYmm = 0x6;          // xmm and ymm
     constexpr uint64_t kZmm = kYmm | 0xe0;  // mask registers, upper halves of zmm0-15, zmm16-31
     if ((states & kYmm) != kYmm) return features;
     features |= ATTNC_CPU_AVX;

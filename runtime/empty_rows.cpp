@@ -7,7 +7,8 @@
 namespace attnc {
 namespace {
 
-// Mean over the item's keys, in double so that the number of keys costs no exactness. Features of `v` 64 at a time.
+// Mean over the item's keys, in double so that the number of keys costs no exactness. Features of `v` 64 at a
+// time.
 void mean_of_values(const HeadRows& v, int64_t keys, int64_t width, float* mean) {
     constexpr int64_t kFeatures = 64;
     for (int64_t first = 0; first < width; first += kFeatures) {
@@ -51,8 +52,8 @@ void fill_empty_context(const Wave& wave, const QueryRange& range, const float* 
     }
 }
 
-void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first, int64_t last,
-                      float* to, int64_t row_stride) {
+void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first,
+                      int64_t last, float* to, int64_t row_stride) {
     if (!needs_filling(wave.layer)) return;
     const int64_t keys = range.item->kv_length;
     const bool is_nan = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_NAN;
@@ -60,7 +61,8 @@ void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* ls
     for (int64_t i = 0; i < range.rows; ++i) {
         if (!is_minus_infinity(lse[i])) continue;
         float* row = to + i * row_stride;
-        for (int64_t j = first; j < last; ++j) row[j - first] = is_nan ? quiet_nan() : j < keys ? uniform : 0.0F;
+        for (int64_t j = first; j < last; ++j)
+            row[j - first] = is_nan ? quiet_nan() : j < keys ? uniform : 0.0F;
     }
 }
 

@@ -10,7 +10,7 @@ void fill_empty_context(const Wave& wave, const QueryRange& range, const float* 
                         int64_t row_stride);
 
 // The same for columns first .. last of their probabilities; `to` is column `first` of the first row.
-void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first, int64_t last,
-                      float* to, int64_t row_stride);
+void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first,
+                      int64_t last, float* to, int64_t row_stride);
 
 }  // namespace attnc

@@ -1,4 +1,5 @@
-// A call from its arguments to its outputs: checks, plan, then for each wave of items the stages of the layer.
+// A call from its arguments to its outputs: checks, plan, then for each wave of items the stages of the
+// layer.
 #include "runtime/attend.h"
 #include "runtime/carve.h"
 #include "runtime/masks.h"
@@ -14,14 +15,17 @@ namespace {
 
 int32_t last_key(const Request& r, const Item& item) {
     switch (r.causal) {
-        case ATTNC_CAUSAL_TOP_LEFT: return 1;
-        case ATTNC_CAUSAL_BOTTOM_RIGHT: return item.kv_length - item.q_length + 1;
+        case ATTNC_CAUSAL_TOP_LEFT:
+            return 1;
+        case ATTNC_CAUSAL_BOTTOM_RIGHT:
+            return item.kv_length - item.q_length + 1;
         case ATTNC_CAUSAL_OFFSET: {
             const int64_t offset = r.causal_offsets.at(item.number);
             if (offset >= kNoLastKey) return kNoLastKey;
             return offset < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(offset) + 1;
         }
-        default: return kNoLastKey;
+        default:
+            return kNoLastKey;
     }
 }
 
@@ -35,11 +39,15 @@ void begin_wave(Wave& wave, int64_t first) {
     for (int64_t i = 0; i < wave.item_count; ++i) {
         Item& item = wave.items[i];
         item.number = first + i;
-        item.q_length = static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number) : r.seq_q);
-        item.kv_length = static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number) : r.seq_kv);
+        item.q_length =
+            static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number) : r.seq_q);
+        item.kv_length =
+            static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number) : r.seq_kv);
         item.last_key = last_key(r, item);
         const int64_t visible = visible_keys({&item, 0, 0, item.q_length});
-        item.kv_used = item.q_length == 0 ? 0 : needs_all_keys ? item.kv_length : static_cast<int32_t>(visible);
+        item.kv_used = item.q_length == 0 ? 0
+                       : needs_all_keys   ? item.kv_length
+                                          : static_cast<int32_t>(visible);
         item.q_row = wave.q_rows;
         item.kv_row = wave.kv_rows;
         wave.q_rows += item.q_length;
@@ -82,8 +90,9 @@ attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_r
 attnc_status check_limits(attnc_error* error, const attnc_layer& layer, const attnc_limits* limits) {
     if (limits == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"limits is null"});
     if (limits->struct_size != sizeof(attnc_limits)) {
-        return fail(error, ATTNC_BAD_STRUCT_SIZE, {"struct_size of attnc_limits is ", limits->struct_size,
-                                                   ", wanted ", sizeof(attnc_limits)});
+        return fail(
+            error, ATTNC_BAD_STRUCT_SIZE,
+            {"struct_size of attnc_limits is ", limits->struct_size, ", wanted ", sizeof(attnc_limits)});
     }
     const struct {
         const char* name;
@@ -97,7 +106,8 @@ attnc_status check_limits(attnc_error* error, const attnc_layer& layer, const at
             return fail(error, ATTNC_BAD_VALUE, {number.name, " is ", number.value, ", wanted 1 or more"});
         }
         if (number.value > number.most) {
-            return fail(error, ATTNC_TOO_LARGE, {number.name, " is ", number.value, ", at most ", number.most});
+            return fail(error, ATTNC_TOO_LARGE,
+                        {number.name, " is ", number.value, ", at most ", number.most});
         }
     }
     return ATTNC_OK;
@@ -109,8 +119,8 @@ attnc_status check_limits(attnc_error* error, const attnc_layer& layer, const at
 using namespace attnc;
 
 extern "C" attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs* inputs,
-                                              const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
-                                              attnc_error* error) {
+                                              const attnc_outputs* outputs, const attnc_run* run,
+                                              size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
     Request request;
@@ -134,7 +144,8 @@ extern "C" attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, co
 }
 
 extern "C" attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* inputs,
-                                            const attnc_outputs* outputs, const attnc_run* run, attnc_error* error) {
+                                            const attnc_outputs* outputs, const attnc_run* run,
+                                            attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
     Request request;

@@ -1,5 +1,5 @@
-// The floating-point control word during a task: denormals count as zero, every exception is masked, rounding is to
-// nearest. The caller's word comes back bit for bit, flags included.
+// The floating-point control word during a task: denormals count as zero, every exception is masked, rounding
+// is to nearest. The caller's word comes back bit for bit, flags included.
 #pragma once
 
 #include <xmmintrin.h>

@@ -1,5 +1,5 @@
-// The buffer descriptor that generated kernels take, laid out as Halide's halide_buffer_t. The runtime includes no
-// Halide header; the build side checks the layouts against each other.
+// The buffer descriptor that generated kernels take, laid out as Halide's halide_buffer_t. The runtime
+// includes no Halide header; the build side checks the layouts against each other.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What generated code leaves undefined: Halide's runtime names, renamed halide_* -> attnc_abi1_* when a library is
-// written. user_context is the attnc_task of the call. Errors leave a code and a sentence there; the first one wins.
+// What generated code leaves undefined: Halide's runtime names, renamed halide_* -> attnc_abi1_* when a
+// library is written. user_context is the attnc_task of the call. Errors leave a code and a sentence there;
+// the first one wins.
 #include "runtime/arena.h"
 #include "runtime/text.h"
 
@@ -73,14 +74,16 @@ int attnc_abi1_error_bounds_inference_call_failed(void* user_context, const char
 }
 
 int attnc_abi1_error_extern_stage_failed(void* user_context, const char* stage, int result) {
-    return report(user_context, result != 0 ? result : kGenericError, {"extern stage ", stage, " returned ", result});
+    return report(user_context, result != 0 ? result : kGenericError,
+                  {"extern stage ", stage, " returned ", result});
 }
 
-int attnc_abi1_error_explicit_bounds_too_small(void* user_context, const char* func, const char* var, int min_bound,
-                                               int max_bound, int min_required, int max_required) {
+int attnc_abi1_error_explicit_bounds_too_small(void* user_context, const char* func, const char* var,
+                                               int min_bound, int max_bound, int min_required,
+                                               int max_required) {
     return report(user_context, kExplicitBoundsTooSmall,
-                  {"bounds of ", var, " in ", func, " are ", min_bound, " to ", max_bound, ", wanted ", min_required,
-                   " to ", max_required});
+                  {"bounds of ", var, " in ", func, " are ", min_bound, " to ", max_bound, ", wanted ",
+                   min_required, " to ", max_required});
 }
 
 int attnc_abi1_error_bad_type(void* user_context, const char* func, uint32_t given, uint32_t wanted) {
@@ -91,44 +94,53 @@ int attnc_abi1_error_bad_dimensions(void* user_context, const char* func, int32_
     return report(user_context, kBadDimensions, {func, " has ", given, " dimensions, wanted ", wanted});
 }
 
-int attnc_abi1_error_access_out_of_bounds(void* user_context, const char* func, int dimension, int min_touched,
-                                          int max_touched, int min_valid, int max_valid) {
+int attnc_abi1_error_access_out_of_bounds(void* user_context, const char* func, int dimension,
+                                          int min_touched, int max_touched, int min_valid, int max_valid) {
     return report(user_context, kAccessOutOfBounds,
-                  {func, " has ", min_valid, " to ", max_valid, " in dimension ", dimension, ", wanted ", min_touched,
-                   " to ", max_touched});
+                  {func, " has ", min_valid, " to ", max_valid, " in dimension ", dimension, ", wanted ",
+                   min_touched, " to ", max_touched});
 }
 
-int attnc_abi1_error_buffer_allocation_too_large(void* user_context, const char* buffer, uint64_t size, uint64_t most) {
-    return report(user_context, kBufferAllocationTooLarge, {buffer, " spans ", size, " bytes, at most ", most});
+int attnc_abi1_error_buffer_allocation_too_large(void* user_context, const char* buffer, uint64_t size,
+                                                 uint64_t most) {
+    return report(user_context, kBufferAllocationTooLarge,
+                  {buffer, " spans ", size, " bytes, at most ", most});
 }
 
-int attnc_abi1_error_buffer_extents_negative(void* user_context, const char* buffer, int dimension, int extent) {
-    return report(user_context, kBufferExtentsNegative, {buffer, " has extent ", extent, " in dimension ", dimension});
+int attnc_abi1_error_buffer_extents_negative(void* user_context, const char* buffer, int dimension,
+                                             int extent) {
+    return report(user_context, kBufferExtentsNegative,
+                  {buffer, " has extent ", extent, " in dimension ", dimension});
 }
 
-int attnc_abi1_error_buffer_extents_too_large(void* user_context, const char* buffer, int64_t size, int64_t most) {
+int attnc_abi1_error_buffer_extents_too_large(void* user_context, const char* buffer, int64_t size,
+                                              int64_t most) {
     return report(user_context, kBufferExtentsTooLarge, {buffer, " has ", size, " elements, at most ", most});
 }
 
-int attnc_abi1_error_constraints_make_required_region_smaller(void* user_context, const char* buffer, int dimension,
-                                                              int constrained_min, int constrained_extent,
-                                                              int required_min, int required_extent) {
-    return report(user_context, kConstraintsMakeRequiredRegionSmaller,
-                  {buffer, " is constrained to min ", constrained_min, " and extent ", constrained_extent,
-                   " in dimension ", dimension, ", wanted min ", required_min, " and extent ", required_extent});
+int attnc_abi1_error_constraints_make_required_region_smaller(void* user_context, const char* buffer,
+                                                              int dimension, int constrained_min,
+                                                              int constrained_extent, int required_min,
+                                                              int required_extent) {
+    return report(
+        user_context, kConstraintsMakeRequiredRegionSmaller,
+        {buffer, " is constrained to min ", constrained_min, " and extent ", constrained_extent,
+         " in dimension ", dimension, ", wanted min ", required_min, " and extent ", required_extent});
 }
 
-int attnc_abi1_error_constraint_violated(void* user_context, const char* var, int value, const char* constrained_var,
-                                         int constrained_value) {
+int attnc_abi1_error_constraint_violated(void* user_context, const char* var, int value,
+                                         const char* constrained_var, int constrained_value) {
     return report(user_context, kConstraintViolated,
                   {var, " is ", value, ", wanted ", constrained_var, ", which is ", constrained_value});
 }
 
-int attnc_abi1_error_param_too_small_i64(void* user_context, const char* param, int64_t value, int64_t least) {
+int attnc_abi1_error_param_too_small_i64(void* user_context, const char* param, int64_t value,
+                                         int64_t least) {
     return report(user_context, kParamTooSmall, {param, " is ", value, ", wanted ", least, " or more"});
 }
 
-int attnc_abi1_error_param_too_small_u64(void* user_context, const char* param, uint64_t value, uint64_t least) {
+int attnc_abi1_error_param_too_small_u64(void* user_context, const char* param, uint64_t value,
+                                         uint64_t least) {
     return report(user_context, kParamTooSmall, {param, " is ", value, ", wanted ", least, " or more"});
 }
 
@@ -140,7 +152,8 @@ int attnc_abi1_error_param_too_large_i64(void* user_context, const char* param, 
     return report(user_context, kParamTooLarge, {param, " is ", value, ", wanted ", most, " or less"});
 }
 
-int attnc_abi1_error_param_too_large_u64(void* user_context, const char* param, uint64_t value, uint64_t most) {
+int attnc_abi1_error_param_too_large_u64(void* user_context, const char* param, uint64_t value,
+                                         uint64_t most) {
     return report(user_context, kParamTooLarge, {param, " is ", value, ", wanted ", most, " or less"});
 }
 
@@ -175,15 +188,15 @@ int attnc_abi1_error_bad_fold(void* user_context, const char* func, const char* 
 int attnc_abi1_error_bad_extern_fold(void* user_context, const char* func, int dimension, int min, int extent,
                                      int valid_min, int factor) {
     return report(user_context, kBadExternFold,
-                  {func, " can't be folded by ", factor, " in dimension ", dimension, ": min ", min, ", extent ",
-                   extent, ", valid from ", valid_min});
+                  {func, " can't be folded by ", factor, " in dimension ", dimension, ": min ", min,
+                   ", extent ", extent, ", valid from ", valid_min});
 }
 
 int attnc_abi1_error_fold_factor_too_small(void* user_context, const char* func, const char* var, int factor,
                                            const char* loop, int required) {
     return report(user_context, kFoldFactorTooSmall,
-                  {"fold factor ", factor, " of ", var, " in ", func, " is too small for loop ", loop, ", wanted ",
-                   required});
+                  {"fold factor ", factor, " of ", var, " in ", func, " is too small for loop ", loop,
+                   ", wanted ", required});
 }
 
 int attnc_abi1_error_requirement_failed(void* user_context, const char* condition, const char* message) {
@@ -199,7 +212,8 @@ int attnc_abi1_error_no_device_interface(void* user_context) {
 }
 
 int attnc_abi1_error_device_interface_no_device(void* user_context) {
-    return report(user_context, kDeviceInterfaceNoDevice, {"a buffer has a device interface and no device memory"});
+    return report(user_context, kDeviceInterfaceNoDevice,
+                  {"a buffer has a device interface and no device memory"});
 }
 
 int attnc_abi1_error_host_and_device_dirty(void* user_context) {
@@ -214,8 +228,8 @@ int attnc_abi1_error_device_dirty_with_no_device_support(void* user_context, con
     return report(user_context, kDeviceDirtyWithNoDeviceSupport, {buffer, " is dirty on a device"});
 }
 
-int attnc_abi1_error_storage_bound_too_small(void* user_context, const char* func, const char* var, int provided,
-                                             int required) {
+int attnc_abi1_error_storage_bound_too_small(void* user_context, const char* func, const char* var,
+                                             int provided, int required) {
     return report(user_context, kStorageBoundTooSmall,
                   {"storage of ", var, " in ", func, " is bound to ", provided, ", wanted ", required});
 }
@@ -228,8 +242,8 @@ int attnc_abi1_error_split_factor_not_positive(void* user_context, const char* f
                                                const char* outer, const char* inner, const char* factor_text,
                                                int factor) {
     return report(user_context, kSplitFactorNotPositive,
-                  {"split of ", original, " into ", outer, " and ", inner, " in ", func, " by ", factor_text, " is ",
-                   factor, ", wanted 1 or more"});
+                  {"split of ", original, " into ", outer, " and ", inner, " in ", func, " by ", factor_text,
+                   " is ", factor, ", wanted 1 or more"});
 }
 
 int attnc_abi1_error_vscale_invalid(void* user_context, const char* func, int run_time, int compile_time) {

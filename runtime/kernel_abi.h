@@ -45,43 +45,43 @@
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
  */
-#define ATTNC_KERNELS(X)                    \
-    X(PROJECT_HEADS, project_heads)         \
-    X(PROJECT_OUT, project_out)             \
-    X(ATTEND, attend)                       \
-    X(ATTEND_MASKED, attend_masked)         \
-    X(ATTEND_GUARDED, attend_guarded)       \
-    X(ATTEND_MERGE, attend_merge)           \
-    X(ATTEND_PROBS, attend_probs)           \
-    X(SPLIT_HEADS, split_heads)             \
+#define ATTNC_KERNELS(X)              \
+    X(PROJECT_HEADS, project_heads)   \
+    X(PROJECT_OUT, project_out)       \
+    X(ATTEND, attend)                 \
+    X(ATTEND_MASKED, attend_masked)   \
+    X(ATTEND_GUARDED, attend_guarded) \
+    X(ATTEND_MERGE, attend_merge)     \
+    X(ATTEND_PROBS, attend_probs)     \
+    X(SPLIT_HEADS, split_heads)       \
     X(MERGE_HEADS, merge_heads)
 
 /* Arguments of kernels: X(id, name). A kernel with an argument of any other name does not build. */
-#define ATTNC_ARGUMENTS(X)                  \
-    X(USER_CONTEXT, __user_context)         \
-    X(INPUT, x)                             \
-    X(WEIGHTS, weights)                     \
-    X(BIAS_VECTOR, bias_vector)             \
-    X(Y, y)                                 \
-    X(OUT, out)                             \
-    X(Q, q)                                 \
-    X(K, k)                                 \
-    X(V, v)                                 \
-    X(QK_SCALE_LOG2, qk_scale_log2)         \
-    X(FIRST_KEY, first_key)                 \
-    X(LAST_KEY, last_key)                   \
-    X(KEY_BIAS, key_bias)                   \
-    X(BIAS, bias)                           \
-    X(KEEP_MASK, keep_mask)                 \
-    X(DROP_MASK, drop_mask)                 \
-    X(MASK_FLAGS, mask_flags)               \
-    X(CONTEXT, context)                     \
-    X(LSE, lse)                             \
-    X(CONTEXT_A, context_a)                 \
-    X(LSE_A, lse_a)                         \
-    X(CONTEXT_B, context_b)                 \
-    X(LSE_B, lse_b)                         \
-    X(LSE_IN, lse_in)                       \
+#define ATTNC_ARGUMENTS(X)          \
+    X(USER_CONTEXT, __user_context) \
+    X(INPUT, x)                     \
+    X(WEIGHTS, weights)             \
+    X(BIAS_VECTOR, bias_vector)     \
+    X(Y, y)                         \
+    X(OUT, out)                     \
+    X(Q, q)                         \
+    X(K, k)                         \
+    X(V, v)                         \
+    X(QK_SCALE_LOG2, qk_scale_log2) \
+    X(FIRST_KEY, first_key)         \
+    X(LAST_KEY, last_key)           \
+    X(KEY_BIAS, key_bias)           \
+    X(BIAS, bias)                   \
+    X(KEEP_MASK, keep_mask)         \
+    X(DROP_MASK, drop_mask)         \
+    X(MASK_FLAGS, mask_flags)       \
+    X(CONTEXT, context)             \
+    X(LSE, lse)                     \
+    X(CONTEXT_A, context_a)         \
+    X(LSE_A, lse_a)                 \
+    X(CONTEXT_B, context_b)         \
+    X(LSE_B, lse_b)                 \
+    X(LSE_IN, lse_in)               \
     X(PROBS, probs)
 
 #define ATTNC_X(id, name) ATTNC_KERNEL_##id,
@@ -92,12 +92,7 @@ enum { ATTNC_ARGUMENTS(ATTNC_X) ATTNC_ARGUMENT_COUNT };
 #undef ATTNC_X
 
 /* Bits of mask_flags (int32). */
-enum {
-    ATTNC_MASK_KEY_BIAS = 1,
-    ATTNC_MASK_BIAS = 2,
-    ATTNC_MASK_KEEP = 4,
-    ATTNC_MASK_DROP = 8
-};
+enum { ATTNC_MASK_KEY_BIAS = 1, ATTNC_MASK_BIAS = 2, ATTNC_MASK_KEEP = 4, ATTNC_MASK_DROP = 8 };
 
 /* CPU features a target needs, as bits. Baseline x86-64 needs none. */
 enum {
@@ -111,13 +106,14 @@ enum {
 
 /* A kernel by the argv convention: argv[n] points to the value of a scalar (for USER_CONTEXT: to the pointer to the
  * attnc_task), or is the halide_buffer_t itself. Returns 0 or an error code of the hooks. */
-typedef int32_t (*attnc_kernel_argv)(void **argv);
+typedef int32_t (*attnc_kernel_argv)(void** argv);
 
 typedef struct attnc_kernel_entry {
-    attnc_kernel_argv run;   /* null: not in this library */
-    const int64_t *arguments; /* ATTNC_ARGUMENT_*, in argv's order */
+    attnc_kernel_argv run;    /* null: not in this library */
+    const int64_t* arguments; /* ATTNC_ARGUMENT_*, in argv's order */
     int64_t argument_count;
-    int64_t scratch_bytes; /* heap that one call takes at most, each block with 64 bytes and rounded up to 64 */
+    int64_t
+        scratch_bytes; /* heap that one call takes at most, each block with 64 bytes and rounded up to 64 */
 } attnc_kernel_entry;
 
 /* Numbers that decide memory between kernels; one set per target. In elements. */
@@ -129,7 +125,7 @@ typedef struct attnc_layout {
 } attnc_layout;
 
 typedef struct attnc_target_entry {
-    const char *name;     /* Halide's name of the target: "x86-64-linux-avx2-fma-f16c" */
+    const char* name;     /* Halide's name of the target: "x86-64-linux-avx2-fma-f16c" */
     int64_t cpu_features; /* ATTNC_CPU_* */
     attnc_layout layout;
     attnc_kernel_entry kernels[ATTNC_KERNEL_COUNT];
@@ -137,13 +133,13 @@ typedef struct attnc_target_entry {
 
 /* Bits of attnc_config.flags. */
 enum {
-    ATTNC_CONFIG_IN_PROJ = 1,       /* query, key and value are projected; else they arrive split into heads */
-    ATTNC_CONFIG_OUT_PROJ = 2,      /* wo is applied; else the merged heads are the output */
-    ATTNC_CONFIG_CAUSAL = 4,        /* a call that does not say has the bottom-right diagonal */
-    ATTNC_CONFIG_MASKS = 8,         /* masks, biases and per-key forms are supported */
-    ATTNC_CONFIG_PROBS = 16,        /* probs and probs_averaged are supported */
-    ATTNC_CONFIG_BIAS_KV = 32,      /* bias_k and bias_v are appended as one key, before the zero key */
-    ATTNC_CONFIG_ZERO_ATTN = 64     /* a key and value of zeros is appended */
+    ATTNC_CONFIG_IN_PROJ = 1,   /* query, key and value are projected; else they arrive split into heads */
+    ATTNC_CONFIG_OUT_PROJ = 2,  /* wo is applied; else the merged heads are the output */
+    ATTNC_CONFIG_CAUSAL = 4,    /* a call that does not say has the bottom-right diagonal */
+    ATTNC_CONFIG_MASKS = 8,     /* masks, biases and per-key forms are supported */
+    ATTNC_CONFIG_PROBS = 16,    /* probs and probs_averaged are supported */
+    ATTNC_CONFIG_BIAS_KV = 32,  /* bias_k and bias_v are appended as one key, before the zero key */
+    ATTNC_CONFIG_ZERO_ATTN = 64 /* a key and value of zeros is appended */
 };
 
 typedef struct attnc_config {
@@ -155,22 +151,22 @@ typedef struct attnc_config {
 struct attnc_library {
     int64_t abi_version; /* first for ever */
     int64_t hash;        /* of configuration and layouts; also in the header's symbol */
-    const char *name;    /* the library's name */
-    const char *problem; /* canonical problem string: "d512_h8_f32" */
+    const char* name;    /* the library's name */
+    const char* problem; /* canonical problem string: "d512_h8_f32" */
     attnc_config config;
     int64_t target_count;
-    const attnc_target_entry *targets;
-    const char *manifest; /* JSON, zero-terminated */
+    const attnc_target_entry* targets;
+    const char* manifest; /* JSON, zero-terminated */
     int64_t manifest_bytes;
 };
 
 /* What the hooks find behind USER_CONTEXT. One per task, on the task's thread. */
 typedef struct attnc_task {
-    unsigned char *scratch; /* aligned to 64 */
+    unsigned char* scratch; /* aligned to 64 */
     int64_t scratch_bytes;
     int64_t scratch_used;
-    int64_t scratch_top;    /* offset of the newest block's header, -1 when empty */
-    int32_t error_code;     /* first failure of this task, 0 if none */
+    int64_t scratch_top; /* offset of the newest block's header, -1 when empty */
+    int32_t error_code;  /* first failure of this task, 0 if none */
     char error_text[256];
 } attnc_task;
 

@@ -22,8 +22,9 @@ bool is_finite(float value) { return value - value == 0; }
 
 attnc_status check_options(attnc_error* error, const attnc_layer_options& options) {
     if (options.struct_size != sizeof(attnc_layer_options)) {
-        return fail(error, ATTNC_BAD_STRUCT_SIZE, {"struct_size of attnc_layer_options is ", options.struct_size,
-                                                   ", wanted ", sizeof(attnc_layer_options)});
+        return fail(error, ATTNC_BAD_STRUCT_SIZE,
+                    {"struct_size of attnc_layer_options is ", options.struct_size, ", wanted ",
+                     sizeof(attnc_layer_options)});
     }
     if (options.allocator != nullptr && options.allocator->allocate == nullptr) {
         return fail(error, ATTNC_NULL_ARGUMENT, {"allocator.allocate is null"});
@@ -33,8 +34,8 @@ attnc_status check_options(attnc_error* error, const attnc_layer_options& option
     }
     const int empty_rows = number_of(options.empty_rows);
     if (empty_rows < ATTNC_EMPTY_ROWS_NOT_GIVEN || empty_rows > ATTNC_EMPTY_ROWS_NAN) {
-        return fail(error, ATTNC_BAD_VALUE, {"empty_rows is ", empty_rows, ", wanted 0 to ",
-                                             static_cast<int>(ATTNC_EMPTY_ROWS_NAN)});
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"empty_rows is ", empty_rows, ", wanted 0 to ", static_cast<int>(ATTNC_EMPTY_ROWS_NAN)});
     }
     if (!is_finite(options.qk_scale)) return fail(error, ATTNC_BAD_VALUE, {"qk_scale is not finite"});
     return ATTNC_OK;
@@ -113,10 +114,12 @@ Parts take_parts(Carver& carver, attnc_layer& layer) {
 attnc_status check_panel_sizes(attnc_error* error, const attnc_layer& layer) {
     for (const PackedWeights* packed : {&layer.wq, &layer.wk, &layer.wv, &layer.wo}) {
         int64_t bytes = 0;
-        if (__builtin_mul_overflow(packed->inner, packed->panel * static_cast<int64_t>(sizeof(float)), &bytes) ||
+        if (__builtin_mul_overflow(packed->inner, packed->panel * static_cast<int64_t>(sizeof(float)),
+                                   &bytes) ||
             bytes > kMaxSpan) {
-            return fail(error, ATTNC_TOO_LARGE, {"a panel of weights has ", packed->inner, " rows of ", packed->panel,
-                                                 " columns, at most 2 GiB"});
+            return fail(error, ATTNC_TOO_LARGE,
+                        {"a panel of weights has ", packed->inner, " rows of ", packed->panel,
+                         " columns, at most 2 GiB"});
         }
     }
     return ATTNC_OK;
@@ -131,19 +134,23 @@ void pack_all(attnc_layer& layer, const Parts& parts, const LayerWeights& weight
     if (layer.has(ATTNC_CONFIG_IN_PROJ)) {
         const int64_t panel = layer.layout.panel;
         place(layer.wq, parts.wq), place(layer.wk, parts.wk), place(layer.wv, parts.wv);
-        pack_heads(weights.wq, weights.bq, c.head_dim, layer.q_heads, panel, at(parts.wq.panels), at(parts.wq.bias));
-        pack_heads(weights.wk, weights.bk, c.head_dim, layer.k_heads, panel, at(parts.wk.panels), at(parts.wk.bias));
+        pack_heads(weights.wq, weights.bq, c.head_dim, layer.q_heads, panel, at(parts.wq.panels),
+                   at(parts.wq.bias));
+        pack_heads(weights.wk, weights.bk, c.head_dim, layer.k_heads, panel, at(parts.wk.panels),
+                   at(parts.wk.bias));
         pack_heads(weights.wv, weights.bv, c.v_head_dim, layer.v_heads, panel, at(parts.wv.panels),
                    at(parts.wv.bias));
     }
     if (layer.has(ATTNC_CONFIG_OUT_PROJ)) {
         place(layer.wo, parts.wo);
-        pack_out(weights.wo, weights.bo, c.v_head_dim, layer.v_width, layer.layout.out_panel, at(parts.wo.panels),
-                 at(parts.wo.bias));
+        pack_out(weights.wo, weights.bo, c.v_head_dim, layer.v_width, layer.layout.out_panel,
+                 at(parts.wo.panels), at(parts.wo.bias));
     }
     layer.appended_k = at(parts.appended_k), layer.appended_v = at(parts.appended_v);
-    pack_appended(weights.bias_k, c.num_kv_heads, c.head_dim, layer.qk_width, layer.appended, at(parts.appended_k));
-    pack_appended(weights.bias_v, c.num_kv_heads, c.v_head_dim, layer.v_width, layer.appended, at(parts.appended_v));
+    pack_appended(weights.bias_k, c.num_kv_heads, c.head_dim, layer.qk_width, layer.appended,
+                  at(parts.appended_k));
+    pack_appended(weights.bias_v, c.num_kv_heads, c.v_head_dim, layer.v_width, layer.appended,
+                  at(parts.appended_v));
 }
 
 }  // namespace
@@ -199,8 +206,8 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     }
     if (reinterpret_cast<uintptr_t>(memory) % kAlignment != 0) {
         built.allocator.deallocate(built.allocator.context, memory, built.bytes);
-        return fail(error, ATTNC_BAD_VALUE, {"allocator.allocate returned memory that is not aligned to ", kAlignment,
-                                             " bytes"});
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"allocator.allocate returned memory that is not aligned to ", kAlignment, " bytes"});
     }
     pack_all(built, parts, checked, static_cast<unsigned char*>(memory));
     auto* result = static_cast<attnc_layer*>(memory);

@@ -1,4 +1,5 @@
-// A layer as forward sees it: its numbers and its packed weights, all in one allocation, never changed after creation.
+// A layer as forward sees it: its numbers and its packed weights, all in one allocation, never changed after
+// creation.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace attnc {
 
-// How the columns of wq, wk or wv lie in panels, and so how heads come out of project_heads. A head is padded to
-// `width` features; panels narrower than a head lie side by side in it, wider ones hold several heads.
+// How the columns of wq, wk or wv lie in panels, and so how heads come out of project_heads. A head is padded
+// to `width` features; panels narrower than a head lie side by side in it, wider ones hold several heads.
 struct HeadPanels {
     int64_t width;            // padded features of a head
     int64_t columns;          // of one head in one panel: min(panel, width)
@@ -45,9 +46,9 @@ struct attnc_layer {
     attnc_config config;
     attnc_layout layout;
     attnc_empty_rows empty_rows;
-    float qk_scale_log2;   // qk_scale * log2(e)
-    int64_t scratch_bytes; // the most that a call of a kernel takes
-    int64_t max_rows;      // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
+    float qk_scale_log2;    // qk_scale * log2(e)
+    int64_t scratch_bytes;  // the most that a call of a kernel takes
+    int64_t max_rows;       // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
 
     int64_t qk_width, v_width;  // padded features of a head
     attnc::HeadPanels q_heads, k_heads, v_heads;

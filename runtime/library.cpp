@@ -12,8 +12,8 @@ static_assert(ATTNC_ARGUMENT_COUNT < 63);
 // The arguments that the runtime sets for each kernel.
 int64_t arguments_of(int kernel) {
     constexpr int64_t kContext = bit(ATTNC_ARGUMENT_USER_CONTEXT);
-    constexpr int64_t kProject = kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_WEIGHTS) |
-                                 bit(ATTNC_ARGUMENT_BIAS_VECTOR);
+    constexpr int64_t kProject =
+        kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_WEIGHTS) | bit(ATTNC_ARGUMENT_BIAS_VECTOR);
     constexpr int64_t kScores = kContext | bit(ATTNC_ARGUMENT_Q) | bit(ATTNC_ARGUMENT_K) |
                                 bit(ATTNC_ARGUMENT_QK_SCALE_LOG2) | bit(ATTNC_ARGUMENT_FIRST_KEY) |
                                 bit(ATTNC_ARGUMENT_LAST_KEY);
@@ -23,18 +23,23 @@ int64_t arguments_of(int kernel) {
                                bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) |
                                bit(ATTNC_ARGUMENT_MASK_FLAGS);
     switch (kernel) {
-        case ATTNC_KERNEL_PROJECT_HEADS: return kProject | bit(ATTNC_ARGUMENT_Y);
-        case ATTNC_KERNEL_PROJECT_OUT: return kProject | bit(ATTNC_ARGUMENT_OUT);
-        case ATTNC_KERNEL_ATTEND: return kAttend;
+        case ATTNC_KERNEL_PROJECT_HEADS:
+            return kProject | bit(ATTNC_ARGUMENT_Y);
+        case ATTNC_KERNEL_PROJECT_OUT:
+            return kProject | bit(ATTNC_ARGUMENT_OUT);
+        case ATTNC_KERNEL_ATTEND:
+            return kAttend;
         case ATTNC_KERNEL_ATTEND_MASKED:
-        case ATTNC_KERNEL_ATTEND_GUARDED: return kAttend | kMasks;
+        case ATTNC_KERNEL_ATTEND_GUARDED:
+            return kAttend | kMasks;
         case ATTNC_KERNEL_ATTEND_MERGE:
             return kContext | bit(ATTNC_ARGUMENT_CONTEXT_A) | bit(ATTNC_ARGUMENT_LSE_A) |
                    bit(ATTNC_ARGUMENT_CONTEXT_B) | bit(ATTNC_ARGUMENT_LSE_B) | bit(ATTNC_ARGUMENT_CONTEXT) |
                    bit(ATTNC_ARGUMENT_LSE);
         case ATTNC_KERNEL_ATTEND_PROBS:
             return kScores | kMasks | bit(ATTNC_ARGUMENT_LSE_IN) | bit(ATTNC_ARGUMENT_PROBS);
-        default: return kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_Y);
+        default:
+            return kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_Y);
     }
 }
 
@@ -55,13 +60,20 @@ const char* argument_name(int64_t argument) {
 // Whether forward of this configuration can call the kernel.
 bool is_called(int64_t flags, int kernel) {
     switch (kernel) {
-        case ATTNC_KERNEL_PROJECT_HEADS: return (flags & ATTNC_CONFIG_IN_PROJ) != 0;
-        case ATTNC_KERNEL_PROJECT_OUT: return (flags & ATTNC_CONFIG_OUT_PROJ) != 0;
-        case ATTNC_KERNEL_ATTEND_MASKED: return (flags & ATTNC_CONFIG_MASKS) != 0;
-        case ATTNC_KERNEL_ATTEND_PROBS: return (flags & ATTNC_CONFIG_PROBS) != 0;
-        case ATTNC_KERNEL_SPLIT_HEADS: return (flags & ATTNC_CONFIG_IN_PROJ) == 0;
-        case ATTNC_KERNEL_MERGE_HEADS: return (flags & ATTNC_CONFIG_OUT_PROJ) == 0;
-        default: return true;
+        case ATTNC_KERNEL_PROJECT_HEADS:
+            return (flags & ATTNC_CONFIG_IN_PROJ) != 0;
+        case ATTNC_KERNEL_PROJECT_OUT:
+            return (flags & ATTNC_CONFIG_OUT_PROJ) != 0;
+        case ATTNC_KERNEL_ATTEND_MASKED:
+            return (flags & ATTNC_CONFIG_MASKS) != 0;
+        case ATTNC_KERNEL_ATTEND_PROBS:
+            return (flags & ATTNC_CONFIG_PROBS) != 0;
+        case ATTNC_KERNEL_SPLIT_HEADS:
+            return (flags & ATTNC_CONFIG_IN_PROJ) == 0;
+        case ATTNC_KERNEL_MERGE_HEADS:
+            return (flags & ATTNC_CONFIG_OUT_PROJ) == 0;
+        default:
+            return true;
     }
 }
 
@@ -70,7 +82,8 @@ attnc_status bad_table(attnc_error* error, std::initializer_list<Piece> pieces) 
 }
 
 attnc_status check_config(attnc_error* error, const attnc_config& c) {
-    constexpr int64_t kMost = 1 << 24;  // so that products of two of them with a type's size stay far from overflow
+    constexpr int64_t kMost =
+        1 << 24;  // so that products of two of them with a type's size stay far from overflow
     const struct {
         const char* name;
         int64_t value;
@@ -84,8 +97,8 @@ attnc_status check_config(attnc_error* error, const attnc_config& c) {
         }
     }
     if (c.num_heads % c.num_kv_heads != 0) {
-        return bad_table(error, {"the library's num_heads ", c.num_heads, " is not divisible by its num_kv_heads ",
-                                 c.num_kv_heads});
+        return bad_table(error, {"the library's num_heads ", c.num_heads,
+                                 " is not divisible by its num_kv_heads ", c.num_kv_heads});
     }
     return ATTNC_OK;
 }
@@ -93,18 +106,19 @@ attnc_status check_config(attnc_error* error, const attnc_config& c) {
 attnc_status check_kernel(attnc_error* error, const attnc_target_entry& target, int kernel) {
     const attnc_kernel_entry& entry = target.kernels[kernel];
     if (entry.run == nullptr || entry.arguments == nullptr) {
-        return bad_table(error, {"the library has no kernel ", kernel_name(kernel), " for target ", target.name});
+        return bad_table(error,
+                         {"the library has no kernel ", kernel_name(kernel), " for target ", target.name});
     }
     if (entry.argument_count < 1 || entry.argument_count > ATTNC_ARGUMENT_COUNT || entry.scratch_bytes < 0) {
-        return bad_table(error, {"the library's entry of kernel ", kernel_name(kernel), " for target ", target.name,
-                                 " is corrupt"});
+        return bad_table(error, {"the library's entry of kernel ", kernel_name(kernel), " for target ",
+                                 target.name, " is corrupt"});
     }
     const int64_t known = arguments_of(kernel);
     for (int64_t i = 0; i < entry.argument_count; ++i) {
         const int64_t argument = entry.arguments[i];
         if (argument < 0 || argument >= ATTNC_ARGUMENT_COUNT) {
-            return bad_table(error, {"the library's kernel ", kernel_name(kernel), " takes argument ", argument,
-                                     ", which this runtime does not know"});
+            return bad_table(error, {"the library's kernel ", kernel_name(kernel), " takes argument ",
+                                     argument, ", which this runtime does not know"});
         }
         if ((known & bit(static_cast<int>(argument))) == 0) {
             return bad_table(error, {"the library's kernel ", kernel_name(kernel), " takes argument ",
@@ -131,8 +145,9 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
                    {"tile_q", l.tile_q, 1}};
     for (const auto& number : numbers) {
         if (number.value < 1 || number.value > kMost || number.value % number.multiple != 0) {
-            return bad_table(error, {"the library's ", number.name, " for target ", target.name, " is ", number.value,
-                                     ", wanted a multiple of ", number.multiple, " up to ", kMost});
+            return bad_table(
+                error, {"the library's ", number.name, " for target ", target.name, " is ", number.value,
+                        ", wanted a multiple of ", number.multiple, " up to ", kMost});
         }
     }
     if ((config.flags & ATTNC_CONFIG_IN_PROJ) != 0 &&
@@ -157,11 +172,12 @@ bool equal(const char* a, const char* b) {
 attnc_status check_library(attnc_error* error, const attnc_library* library) {
     if (library == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"library is null"});
     if (library->abi_version != ATTNC_ABI_VERSION) {
-        return bad_table(error, {"the library has ABI version ", library->abi_version, ", this runtime serves ",
-                                 ATTNC_ABI_VERSION});
+        return bad_table(error, {"the library has ABI version ", library->abi_version,
+                                 ", this runtime serves ", ATTNC_ABI_VERSION});
     }
     ATTNC_TRY(check_config(error, library->config));
-    if (library->target_count < 1 || library->targets == nullptr) return bad_table(error, {"the library has no target"});
+    if (library->target_count < 1 || library->targets == nullptr)
+        return bad_table(error, {"the library has no target"});
     for (int64_t i = 0; i < library->target_count; ++i) {
         const attnc_target_entry& target = library->targets[i];
         if (target.name == nullptr) return bad_table(error, {"the library's target ", i, " has no name"});
@@ -184,12 +200,15 @@ attnc_status choose_target(attnc_error* error, const attnc_library* library, con
             return ATTNC_OK;
         }
         if (name != nullptr) {
-            return fail(error, ATTNC_NO_TARGET, {"target ", name, " needs instructions that this CPU or its operating "
-                                                 "system does not have"});
+            return fail(error, ATTNC_NO_TARGET,
+                        {"target ", name,
+                         " needs instructions that this CPU or its operating "
+                         "system does not have"});
         }
     }
     if (name != nullptr) return fail(error, ATTNC_NO_TARGET, {"target ", name, " is not in the library"});
-    return fail(error, ATTNC_NO_TARGET, {"this CPU runs none of the library's ", library->target_count, " targets"});
+    return fail(error, ATTNC_NO_TARGET,
+                {"this CPU runs none of the library's ", library->target_count, " targets"});
 }
 
 }  // namespace attnc

@@ -6,8 +6,8 @@
 
 namespace attnc {
 
-// ABI version, configuration, and for each target: layout, and that every kernel the configuration calls is there and
-// takes no argument that the runtime doesn't give it.
+// ABI version, configuration, and for each target: layout, and that every kernel the configuration calls is
+// there and takes no argument that the runtime doesn't give it.
 attnc_status check_library(attnc_error* error, const attnc_library* library);
 
 // The target named, or for null the first that this CPU and operating system can run.

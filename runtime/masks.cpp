@@ -60,8 +60,8 @@ WorkList key_addend_work(const Wave& wave) {
     return {wave.plan.makes_key_addend ? wave.item_count : 0, make_key_addend, nullptr};
 }
 
-MaskArguments::Source MaskArguments::source_of(const MaskView& view, bool used, const Item& item, int64_t head,
-                                               const Range& range, int64_t size) {
+MaskArguments::Source MaskArguments::source_of(const MaskView& view, bool used, const Item& item,
+                                               int64_t head, const Range& range, int64_t size) {
     if (!used) return {size == 1 ? static_cast<const void*>(&kNoMask) : &kNoBias, 0, 0};
     const int64_t offset = item.number * view.batch_stride + head * view.head_stride +
                            range.row * view.query_stride + range.key * view.key_stride;
@@ -76,8 +76,8 @@ MaskArguments::Source MaskArguments::key_source(const Wave& wave, const Item& it
     return {wave.at<float>(wave.plan.key_addend) + item.kv_row + range.key, 0, 1};
 }
 
-MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const Source& keep, const Source& drop,
-                             const Range& range, int32_t flags)
+MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const Source& keep,
+                             const Source& drop, const Range& range, int32_t flags)
     : key_bias_(key_bias.data, kFloat32, {{range.keys, key_bias.key_stride}}),
       bias_(bias.data, kFloat32, {{range.keys, bias.key_stride}, {range.rows, bias.query_stride}}),
       keep_(keep.data, kUint8, {{range.keys, keep.key_stride}, {range.rows, keep.query_stride}}),
@@ -89,8 +89,9 @@ MaskArguments::MaskArguments(const Wave& wave, const Item& item, int64_t head, c
                     source_of(wave.request.bias, wave.masks.bias, item, head, range, sizeof(float)),
                     source_of(wave.request.keep_mask, wave.masks.keep, item, head, range, 1),
                     source_of(wave.request.drop_mask, wave.masks.drop, item, head, range, 1), range,
-                    (wave.masks.key_addend ? ATTNC_MASK_KEY_BIAS : 0) | (wave.masks.bias ? ATTNC_MASK_BIAS : 0) |
-                        (wave.masks.keep ? ATTNC_MASK_KEEP : 0) | (wave.masks.drop ? ATTNC_MASK_DROP : 0)) {}
+                    (wave.masks.key_addend ? ATTNC_MASK_KEY_BIAS : 0) |
+                        (wave.masks.bias ? ATTNC_MASK_BIAS : 0) | (wave.masks.keep ? ATTNC_MASK_KEEP : 0) |
+                        (wave.masks.drop ? ATTNC_MASK_DROP : 0)) {}
 
 MaskArguments::MaskArguments(const Range& range)
     : MaskArguments({&kNoBias, 0, 0}, {&kNoBias, 0, 0}, {&kNoMask, 0, 0}, {&kNoMask, 0, 0}, range, 0) {}

@@ -6,10 +6,12 @@
 
 namespace attnc {
 
-// Joins everything that is given per key into one number for each key of an item: -inf where a key is dropped.
+// Joins everything that is given per key into one number for each key of an item: -inf where a key is
+// dropped.
 WorkList key_addend_work(const Wave& wave);
 
-// The four mask arguments of a kernel for `rows` queries from `row` of head `head`, and `keys` keys from `key`.
+// The four mask arguments of a kernel for `rows` queries from `row` of head `head`, and `keys` keys from
+// `key`.
 class MaskArguments {
 public:
     struct Range {
@@ -32,8 +34,8 @@ private:
         const void* data;
         int64_t query_stride, key_stride;
     };
-    static Source source_of(const MaskView& view, bool used, const Item& item, int64_t head, const Range& range,
-                            int64_t size);
+    static Source source_of(const MaskView& view, bool used, const Item& item, int64_t head,
+                            const Range& range, int64_t size);
     static Source key_source(const Wave& wave, const Item& item, const Range& range);
     MaskArguments(const Source& key_bias, const Source& bias, const Source& keep, const Source& drop,
                   const Range& range, int32_t flags);

@@ -1,4 +1,5 @@
-// Which memory of a call may not be shared. Tensors count as all bytes from their first to their last element.
+// Which memory of a call may not be shared. Tensors count as all bytes from their first to their last
+// element.
 #include "runtime/check.h"
 #include "runtime/request.h"
 
@@ -44,7 +45,8 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
             if (overlap(out, in)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", in.name});
         }
         for (const Span* other = &out + 1; other != written + 4; ++other) {
-            if (overlap(out, *other)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", other->name});
+            if (overlap(out, *other))
+                return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", other->name});
         }
         if (overlap(out, scratch)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", scratch.name});
     }

@@ -4,8 +4,8 @@
 
 namespace attnc {
 
-void pack_heads(const Matrix& weights, const float* bias, int64_t features, const HeadPanels& heads, int64_t panel,
-                float* panels, float* packed_bias) {
+void pack_heads(const Matrix& weights, const float* bias, int64_t features, const HeadPanels& heads,
+                int64_t panel, float* panels, float* packed_bias) {
     const int64_t inner = weights.columns;
     const int64_t real_heads = weights.rows / features;
     for (int64_t p = 0; p < heads.panels(); ++p) {
@@ -25,8 +25,8 @@ void pack_heads(const Matrix& weights, const float* bias, int64_t features, cons
     }
 }
 
-void pack_out(const Matrix& weights, const float* bias, int64_t features, int64_t width, int64_t panel, float* panels,
-              float* packed_bias) {
+void pack_out(const Matrix& weights, const float* bias, int64_t features, int64_t width, int64_t panel,
+              float* panels, float* packed_bias) {
     const int64_t heads = weights.columns / features;
     const int64_t inner = heads * width;
     const int64_t count = (weights.rows + panel - 1) / panel;
@@ -36,19 +36,22 @@ void pack_out(const Matrix& weights, const float* bias, int64_t features, int64_
         for (int64_t head = 0; head < heads; ++head) {
             for (int64_t d = 0; d < width; ++d) {
                 to[(head * width + d) * panel] =
-                    padding || d >= features ? 0.0F
-                                             : weights.data[column * weights.row_stride + head * features + d];
+                    padding || d >= features
+                        ? 0.0F
+                        : weights.data[column * weights.row_stride + head * features + d];
             }
         }
         packed_bias[column] = padding || bias == nullptr ? 0.0F : bias[column];
     }
 }
 
-void pack_appended(const float* bias, int64_t heads, int64_t features, int64_t width, int64_t appended, float* to) {
+void pack_appended(const float* bias, int64_t heads, int64_t features, int64_t width, int64_t appended,
+                   float* to) {
     memset(to, 0, static_cast<size_t>(heads * appended * width) * sizeof(float));
     if (bias == nullptr) return;
     for (int64_t head = 0; head < heads; ++head) {
-        memcpy(to + head * appended * width, bias + head * features, static_cast<size_t>(features) * sizeof(float));
+        memcpy(to + head * appended * width, bias + head * features,
+               static_cast<size_t>(features) * sizeof(float));
     }
 }
 

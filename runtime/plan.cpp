@@ -10,17 +10,19 @@ namespace {
 constexpr int64_t kMaxSpan = INT32_MAX;  // bytes of a buffer that a kernel may be given
 constexpr int64_t kFloat = sizeof(float);
 
-// Rows of a wave: enough that loading the weights once more for each wave and waiting at its end count for nothing,
-// few enough that the workspace of a large batch stays small. An item longer than that is a wave by itself.
+// Rows of a wave: enough that loading the weights once more for each wave and waiting at its end count for
+// nothing, few enough that the workspace of a large batch stays small. An item longer than that is a wave by
+// itself.
 constexpr int64_t kWaveRows = 4096;
 
-// One task of attention takes up to this many tiles of queries. Where keys come in blocks, a task reads each block
-// for all its queries, and more queries make that cheaper.
+// One task of attention takes up to this many tiles of queries. Where keys come in blocks, a task reads each
+// block for all its queries, and more queries make that cheaper.
 constexpr int64_t kTilesOfShortKeys = 4;
 constexpr int64_t kTilesOfLongKeys = 8;
 
 // Tasks for each thread that give even shares when tasks differ.
 constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kMaxThreads = 1 << 20;  // that shares are made for; far from overflow
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -67,13 +69,16 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     const int64_t tile = layer.layout.tile_q;
     const bool is_long = r.seq_kv > layer.layout.tile_kv || layer.appended > 0;
     int64_t tiles = is_long ? kTilesOfLongKeys : kTilesOfShortKeys;
+    const int64_t threads = least(plan.concurrency, kMaxThreads);
     const auto enough = [&] {
         const int64_t ranges = (r.seq_q + tiles * tile - 1) / (tiles * tile);
-        return plan.wave_items * layer.config.num_heads * ranges >= kTasksPerThread * plan.concurrency;
+        return plan.wave_items * layer.config.num_heads * ranges >= kTasksPerThread * threads;
     };
     while (plan.concurrency > 1 && tiles > 1 && !enough()) tiles /= 2;
     int64_t rows = least(tiles * tile, r.seq_q);
-    const auto limit = [&](int64_t row_stride, int64_t size) { rows = least(rows, safe_rows(row_stride, size)); };
+    const auto limit = [&](int64_t row_stride, int64_t size) {
+        rows = least(rows, safe_rows(row_stride, size));
+    };
     if (!plan.copies_q) limit(r.query.row_stride, kFloat);
     if (!plan.owns_context) limit(r.out.row_stride, kFloat);
     limit(layer.config.num_heads * layer.v_width, kFloat);
@@ -136,7 +141,8 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     return lay_out(error, layer, *plan);
 }
 
-attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attnc_limits& limits, Plan* plan) {
+attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attnc_limits& limits,
+                        Plan* plan) {
     *plan = {};
     // Waves never hold more rows than one item or wave_rows, whichever is more.
     const auto rows = [&](int64_t seq) {

@@ -1,5 +1,5 @@
-// How a call uses its workspace: one function decides it for attnc_layer_workspace, for the bound and for forward, so
-// that they can't disagree. Large batches go through the workspace in waves of items.
+// How a call uses its workspace: one function decides it for attnc_layer_workspace, for the bound and for
+// forward, so that they can't disagree. Large batches go through the workspace in waves of items.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ inline constexpr int64_t kNoOffset = -1;
 
 struct Plan {
     // What is done.
-    int64_t wave_items = 0;        // items that are in the workspace at a time
-    int64_t attend_rows = 0;       // queries of one task of attention
-    int64_t average_rows = 0;      // queries, and keys, that probabilities are averaged for at a time
+    int64_t wave_items = 0;    // items that are in the workspace at a time
+    int64_t attend_rows = 0;   // queries of one task of attention
+    int64_t average_rows = 0;  // queries, and keys, that probabilities are averaged for at a time
     int64_t average_columns = 0;
     int64_t concurrency = 1;
     bool copies_q = false, copies_k = false, copies_v = false;  // projected, or split into padded heads
-    bool owns_context = false;     // false: attention writes into out
-    bool makes_key_addend = false; // everything per key becomes one number to add, -inf where dropped
-    bool keeps_lse = false;        // for probabilities that are only averaged
+    bool owns_context = false;                                  // false: attention writes into out
+    bool makes_key_addend = false;  // everything per key becomes one number to add, -inf where dropped
+    bool keeps_lse = false;         // for probabilities that are only averaged
 
     // Rows that each head's plane of q and of k and v has room for.
     int64_t rows_q = 0, rows_kv = 0;
@@ -54,11 +54,12 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
 // Rows, at least one, that a buffer with this row stride (elements of `size` bytes) may have for a kernel.
 int64_t safe_rows(int64_t row_stride, int64_t size);
 
-// What masks a call has, once those that are the same for all heads and queries are joined into one number per key.
+// What masks a call has, once those that are the same for all heads and queries are joined into one number
+// per key.
 struct MaskUse {
     bool any = false;
-    bool key_addend = false;      // a number per key is added
-    const MaskView* in_place = nullptr;  // the caller's own, where nothing had to be joined
+    bool key_addend = false;                        // a number per key is added
+    const MaskView* in_place = nullptr;             // the caller's own, where nothing had to be joined
     bool keep = false, drop = false, bias = false;  // rank-4 ones that are handed to the kernel
 };
 MaskUse use_masks(const Request& request);

@@ -11,8 +11,8 @@
 #include "runtime/attnc.h"
 #include "runtime/text.h"
 
-// Tasks are claimed by counting `unclaimed` down, so that a claim is always one of the job whose fields are there:
-// those change only when every claimed task has ended. A worker that wakes late finds nothing left.
+// Tasks are claimed by counting `unclaimed` down, so that a claim is always one of the job whose fields are
+// there: those change only when every claimed task has ended. A worker that wakes late finds nothing left.
 struct attnc_pool {
     attnc_executor executor = {};
     int64_t thread_count = 0;  // started ones
@@ -38,11 +38,12 @@ namespace {
 
 constexpr int64_t kMaxThreads = 1024;
 
-// How often a thread looks before it sleeps: about 20 microseconds, the time between two stages of a small layer.
-// More would only take time from others where threads outnumber cores.
+// How often a thread looks before it sleeps: about 20 microseconds, the time between two stages of a small
+// layer. More would only take time from others where threads outnumber cores.
 constexpr int kLooks = 500;
 
-// Threads don't survive fork. The child counts a generation on, and a pool of an earlier one runs on its caller.
+// Threads don't survive fork. The child counts a generation on, and a pool of an earlier one runs on its
+// caller.
 std::atomic<uint64_t> fork_generation{0};
 pthread_once_t fork_handler_once = PTHREAD_ONCE_INIT;
 std::atomic<int> fork_handler_installed{0};
@@ -75,7 +76,8 @@ bool run_one(attnc_pool& pool) {
 }
 
 bool has_news(const attnc_pool& pool) {
-    return pool.unclaimed.load(std::memory_order_seq_cst) > 0 || pool.stop.load(std::memory_order_seq_cst) != 0;
+    return pool.unclaimed.load(std::memory_order_seq_cst) > 0 ||
+           pool.stop.load(std::memory_order_seq_cst) != 0;
 }
 
 void wait_for_work(attnc_pool& pool) {

@@ -25,7 +25,8 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     Buffer<1> lse_in(lse, kFloat32, {{range.rows, 1}});
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
     const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count};
-    const int32_t last_key = keys.appended ? kNoLastKey : relative_last_key(*range.item, range.row, keys.first);
+    const int32_t last_key =
+        keys.appended ? kNoLastKey : relative_last_key(*range.item, range.row, keys.first);
     KernelCall call;
     call.set(ATTNC_ARGUMENT_Q, q);
     call.set(ATTNC_ARGUMENT_K, k);
@@ -44,7 +45,8 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
 }
 
-void add_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows, int64_t columns) {
+void add_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows,
+              int64_t columns) {
     for (int64_t i = 0; i < rows; ++i) {
         float* __restrict a = to + i * to_stride;
         const float* __restrict b = from + i * from_stride;
@@ -76,14 +78,15 @@ void average_from_probs(const Wave& wave, const QueryRange& range) {
             continue;
         }
         for (int64_t i = 0; i < range.rows; ++i) {
-            memcpy(to + i * stride, from + i * probs.row_stride, static_cast<size_t>(columns) * sizeof(float));
+            memcpy(to + i * stride, from + i * probs.row_stride,
+                   static_cast<size_t>(columns) * sizeof(float));
         }
     }
     scale_rows(to, stride, range.rows, columns, 1.0F / static_cast<float>(wave.layer.config.num_heads));
 }
 
-// Columns first .. last, or the appended ones: the first head's probabilities go straight to the output, the others'
-// through the worker's memory.
+// Columns first .. last, or the appended ones: the first head's probabilities go straight to the output, the
+// others' through the worker's memory.
 bool average_columns(const Wave& wave, Worker& worker, const QueryRange& range, int64_t first, int64_t last,
                      bool appended) {
     const int64_t stride = wave.request.probs_averaged.row_stride;
@@ -136,8 +139,8 @@ bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, cons
     const HeadRows k = key_rows(wave, *range.item, kv_head_of(wave.layer, range.head));
     int64_t column = first;
     for (; column < visible; column += tile) {
-        const KeySlice keys = {{k.data + column * k.row_stride, k.row_stride}, column,
-                               least(tile, visible - column), false};
+        const KeySlice keys = {
+            {k.data + column * k.row_stride, k.row_stride}, column, least(tile, visible - column), false};
         if (!call_attend_probs(wave, worker, range, lse, keys, to + column - first, row_stride)) return false;
     }
     const int64_t zeros_from = visible > first ? visible : first;
@@ -149,8 +152,8 @@ bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, cons
     return true;
 }
 
-bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, float* to,
-                          int64_t row_stride) {
+bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse,
+                          float* to, int64_t row_stride) {
     const attnc_layer& layer = wave.layer;
     const int64_t n = layer.appended;
     if (n == 0) return true;

@@ -5,16 +5,17 @@
 
 namespace attnc {
 
-// Columns first .. last of the call's keys, for the queries of a range with these lse, to `to`, where queries are
-// row_stride apart. False when the kernel refused.
+// Columns first .. last of the call's keys, for the queries of a range with these lse, to `to`, where queries
+// are row_stride apart. False when the kernel refused.
 bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, int64_t first,
                  int64_t last, float* to, int64_t row_stride);
 
 // The columns of appended keys.
-bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, float* to,
-                          int64_t row_stride);
+bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse,
+                          float* to, int64_t row_stride);
 
-// The mean over heads, from probs where those are asked for too, else head by head through the worker's memory.
+// The mean over heads, from probs where those are asked for too, else head by head through the worker's
+// memory.
 WorkList average_probs_work(const Wave& wave);
 
 }  // namespace attnc

@@ -11,8 +11,8 @@ constexpr int64_t kMaxSpan = INT32_MAX;
 // Weights of one piece of work: they stay in a core's L2 while the rows of all chunks stream past.
 constexpr int64_t kGroupBytes = 1 << 20;
 
-// Rows of one piece of work: enough to hide what a call costs, few enough that inputs and outputs of a group stay in
-// L2 beside the weights.
+// Rows of one piece of work: enough to hide what a call costs, few enough that inputs and outputs of a group
+// stay in L2 beside the weights.
 constexpr int64_t kChunkRows = 150;
 constexpr int64_t kLeastChunkRows = 24;
 
@@ -41,7 +41,8 @@ void split_panels(Projection& p, int64_t panels) {
     p.group_parts = divide_up(p.heads.groups, p.group_step);
 }
 
-// Chooses pieces of work: panels in groups that fit L2, rows in chunks; smaller ones where threads would be idle.
+// Chooses pieces of work: panels in groups that fit L2, rows in chunks; smaller ones where threads would be
+// idle.
 void divide_work(Projection* projections, int64_t count, int64_t concurrency) {
     int64_t panels[3] = {};
     for (int64_t i = 0; i < count; ++i) {
@@ -82,7 +83,8 @@ struct Part {
     int64_t chunk;
 };
 
-// Pieces of work in this order keep a group of panels in cache: all chunks of rows for one group, then the next group.
+// Pieces of work in this order keep a group of panels in cache: all chunks of rows for one group, then the
+// next group.
 Part part_of(const Projection& p, int64_t index) {
     Part part = {};
     part.chunk = index % p.rows.chunks;
@@ -102,7 +104,8 @@ float* caller_row_out(const Projection& p, const Wave& wave, const Stretch& s) {
     return p.to.data + wave.items[s.item].number * p.to.batch_stride + s.item_row * p.to.row_stride;
 }
 
-bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s,
+                   Worker& worker) {
     const PackedWeights& w = *p.weights;
     const HeadPanels& h = p.heads;
     const int64_t first = part.first_group * h.panels_per_head + part.first_panel;
@@ -131,7 +134,8 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
     const PackedWeights& w = *p.weights;
     const int64_t first_column = part.first_panel * w.panel;
     const int64_t columns = least(part.panels * w.panel, p.features - first_column);
-    Buffer<2> x(p.from.data + s.row * p.from.row_stride, kFloat32, {{w.inner, 1}, {s.count, p.from.row_stride}});
+    Buffer<2> x(p.from.data + s.row * p.from.row_stride, kFloat32,
+                {{w.inner, 1}, {s.count, p.from.row_stride}});
     Buffer<3> weights(w.panels + part.first_panel * w.inner * w.panel, kFloat32,
                       {{w.panel, 1}, {w.inner, w.panel}, {part.panels, w.inner * w.panel}});
     Buffer<2> bias(w.bias + first_column, kFloat32, {{w.panel, 1}, {part.panels, w.panel}});
@@ -178,7 +182,8 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
                 done = copy_heads(wave, p, h, s, worker);
             }
         } else {
-            done = p.heads_out ? project_heads(wave, p, part, s, worker) : project_out(wave, p, part, s, worker);
+            done =
+                p.heads_out ? project_heads(wave, p, part, s, worker) : project_out(wave, p, part, s, worker);
         }
         if (!done) {
             *refused = kernel_of(p);
@@ -189,10 +194,11 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
     return true;
 }
 
-Rows make_rows(const Wave& wave, bool keys, int64_t batch_stride, int64_t row_stride, int64_t workspace_stride) {
+Rows make_rows(const Wave& wave, bool keys, int64_t batch_stride, int64_t row_stride,
+               int64_t workspace_stride) {
     const int64_t call_rows = least(safe_rows(row_stride, kFloat), safe_rows(workspace_stride, kFloat));
-    return {wave.items,   wave.item_count, keys, keys ? wave.kv_rows : wave.q_rows, 1, batch_stride, row_stride,
-            call_rows};
+    return {wave.items, wave.item_count, keys,       keys ? wave.kv_rows : wave.q_rows,
+            1,          batch_stride,    row_stride, call_rows};
 }
 
 struct InSide {

@@ -1,5 +1,5 @@
-// Projections as work lists: rows times groups of weight panels. Before attention the inputs become heads; after it
-// the context becomes the output.
+// Projections as work lists: rows times groups of weight panels. Before attention the inputs become heads;
+// after it the context becomes the output.
 #pragma once
 
 #include "runtime/rows.h"
@@ -16,7 +16,7 @@ struct Projection {
     bool heads_out;                // true: project_heads, from the caller; false: project_out, to the caller
     HeadPanels heads;              // of project_heads and of copies
     int64_t features;              // of a head on the caller's side; out: of the caller's output row
-    int64_t panel_step, group_step;    // panels of a head, and groups of heads, in one piece of work
+    int64_t panel_step, group_step;  // panels of a head, and groups of heads, in one piece of work
     int64_t panel_parts, group_parts;
     int64_t count() const { return rows.chunks * panel_parts * group_parts; }
 };

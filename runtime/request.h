@@ -53,8 +53,8 @@ struct Request {
 
 enum class DataNeed { kSizesOnly, kAll };
 
-// Checks everything about a call but its workspace and overlaps. With kSizesOnly data pointers may be null; lengths
-// whose data is there are checked all the same.
+// Checks everything about a call but its workspace and overlaps. With kSizesOnly data pointers may be null;
+// lengths whose data is there are checked all the same.
 attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
                         const attnc_outputs* outputs, const attnc_run* run, DataNeed need, Request* request);
 

@@ -3,6 +3,15 @@
 namespace attnc {
 namespace {
 
+// Chunks of a long stretch are a multiple of this, which register tiles of 4, 6, 8 and 12 rows divide: what
+// is left over for a tile that is not full comes once, at the end.
+constexpr int64_t kRowMultiple = 24;
+
+// Whether the next item's rows follow this item's without a gap in the caller's tensor.
+bool joins_next(const Rows& rows, int64_t item) {
+    return rows.length(item) * rows.row_stride == rows.batch_stride;
+}
+
 // The last item that begins at or before `row` and is not empty; `row` is valid.
 int64_t item_of(const Rows& rows, int64_t row) {
     int64_t low = 0, high = rows.item_count;
@@ -27,9 +36,13 @@ int64_t chunk_begin(const Rows& rows, int64_t chunk) {
     const int64_t item = item_of(rows, row);
     const int64_t behind = row - rows.first(item);
     const int64_t ahead = rows.length(item) - behind;
+    if (joins_next(rows, item)) {
+        const int64_t border = row - row % kRowMultiple;
+        return border < row - behind ? row - behind : border;
+    }
     if (behind <= ahead && behind <= size / 4) return row - behind;
     if (ahead < behind && ahead <= size / 4) return row + ahead;
-    return row;
+    return row - behind % kRowMultiple;
 }
 
 Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
@@ -37,8 +50,7 @@ Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
     const int64_t item_row = row - rows.first(item);
     Stretch stretch = {item, item_row, row, 0};
     int64_t stop = rows.first(item) + rows.length(item);
-    // Full items follow each other without a gap where the caller's tensor has none between items.
-    while (stop < end && rows.length(item) * rows.row_stride == rows.batch_stride) {
+    while (stop < end && joins_next(rows, item)) {
         ++item;
         stop += rows.length(item);
     }

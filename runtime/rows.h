@@ -11,11 +11,11 @@ namespace attnc {
 struct Rows {
     const Item* items;
     int64_t item_count;
-    bool keys;              // false: queries
-    int64_t total;          // valid ones
-    int64_t chunks;         // of about equal size, each a piece of work
+    bool keys;                         // false: queries
+    int64_t total;                     // valid ones
+    int64_t chunks;                    // of about equal size, each a piece of work
     int64_t batch_stride, row_stride;  // of the caller's tensor, in elements
-    int64_t call_rows;      // at most, for one kernel call
+    int64_t call_rows;                 // at most, for one kernel call
 
     int64_t first(int64_t i) const { return keys ? items[i].kv_row : items[i].q_row; }
     int64_t length(int64_t i) const { return keys ? items[i].kv_used : items[i].q_length; }
@@ -23,14 +23,14 @@ struct Rows {
 
 // Rows that lie one after another in the caller's tensor and in the workspace.
 struct Stretch {
-    int64_t item;       // of the wave, where it begins
-    int64_t item_row;   // row within that item
-    int64_t row;        // row within the wave
+    int64_t item;      // of the wave, where it begins
+    int64_t item_row;  // row within that item
+    int64_t row;       // row within the wave
     int64_t count;
 };
 
-// First row of a chunk; chunk == chunks gives the end. Borders move to that of an item when one is near, so that
-// short items are not cut.
+// First row of a chunk; chunk == chunks gives the end. Borders grow with the chunk. Where items don't join, a
+// border moves to that of an item when one is near, so that short items are not cut.
 int64_t chunk_begin(const Rows& rows, int64_t chunk);
 
 // The stretch that begins at `row` and ends before `end`.

@@ -28,7 +28,8 @@ void record_failure(Shared& shared, const attnc_task& task, const char* kernel) 
     if (task.error_text[0] != 0) {
         fail(&shared.failure, ATTNC_KERNEL_FAILED, {"kernel ", kernel, " failed: ", task.error_text});
     } else {
-        fail(&shared.failure, ATTNC_KERNEL_FAILED, {"kernel ", kernel, " failed with code ", task.error_code});
+        fail(&shared.failure, ATTNC_KERNEL_FAILED,
+             {"kernel ", kernel, " failed with code ", task.error_code});
     }
 }
 
@@ -64,10 +65,12 @@ attnc_status run_stage(attnc_error* error, const Wave& wave, const WorkList* lis
     for (int64_t i = 0; i < list_count; ++i) work += lists[i].count;
     if (work == 0) return ATTNC_OK;
     const int64_t tasks = work < wave.plan.concurrency ? work : wave.plan.concurrency;
-    Shared shared{.wave = wave, .lists = lists, .list_count = list_count, .work_count = work, .task_count = tasks};
+    Shared shared{
+        .wave = wave, .lists = lists, .list_count = list_count, .work_count = work, .task_count = tasks};
     const attnc_executor* executor = wave.request.executor;
-    const int returned =
-        executor != nullptr ? executor->parallel_for(executor->context, tasks, run_task, &shared) : run_task(&shared, 0);
+    const int returned = executor != nullptr
+                             ? executor->parallel_for(executor->context, tasks, run_task, &shared)
+                             : run_task(&shared, 0);
     const int64_t done = shared.tasks_done.load(std::memory_order_acquire);
     if (shared.failed.load(std::memory_order_relaxed) != 0) {
         return fail(error, shared.failure.code, {shared.failure.text});

@@ -35,11 +35,12 @@ struct Worker {
     float* floats(int64_t offset) const { return reinterpret_cast<float*>(memory + offset); }
 };
 
-// Work of one kind within a stage. `data` is what prepared it; run returns false after a kernel refused, having named
-// the kernel in `refused`.
+// Work of one kind within a stage. `data` is what prepared it; run returns false after a kernel refused,
+// having named the kernel in `refused`.
 struct WorkList {
     int64_t count = 0;
-    bool (*run)(const Wave& wave, const void* data, Worker& worker, int64_t index, const char** refused) = nullptr;
+    bool (*run)(const Wave& wave, const void* data, Worker& worker, int64_t index,
+                const char** refused) = nullptr;
     const void* data = nullptr;
 };
 

@@ -41,14 +41,21 @@ attnc_tensor attnc_tensor_3d(attnc_dtype dtype, const void* data, int64_t e0, in
     return dense(dtype, data, 3, extents);
 }
 
-attnc_tensor attnc_tensor_4d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1, int64_t e2, int64_t e3) {
+attnc_tensor attnc_tensor_4d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1, int64_t e2,
+                             int64_t e3) {
     const int64_t extents[] = {e0, e1, e2, e3};
     return dense(dtype, data, 4, extents);
 }
 
-void attnc_keep_mask_from_i64(const int64_t* from, uint8_t* to, int64_t count) { keep_mask_from(from, to, count); }
-void attnc_keep_mask_from_i32(const int32_t* from, uint8_t* to, int64_t count) { keep_mask_from(from, to, count); }
-void attnc_keep_mask_from_f32(const float* from, uint8_t* to, int64_t count) { keep_mask_from(from, to, count); }
+void attnc_keep_mask_from_i64(const int64_t* from, uint8_t* to, int64_t count) {
+    keep_mask_from(from, to, count);
+}
+void attnc_keep_mask_from_i32(const int32_t* from, uint8_t* to, int64_t count) {
+    keep_mask_from(from, to, count);
+}
+void attnc_keep_mask_from_f32(const float* from, uint8_t* to, int64_t count) {
+    keep_mask_from(from, to, count);
+}
 
 void attnc_bias_from_scaled_mask(const float* mask, float factor, float* bias, int64_t count) {
     for (int64_t i = 0; i < count; ++i) bias[i] = mask[i] * factor;

@@ -33,8 +33,8 @@ private:
     bool is_unsigned_ = false;
 };
 
-// Writes the pieces one after another, zero-terminated, and returns the bytes before the zero; a sentence that doesn't
-// fit `capacity` bytes ends in "...".
+// Writes the pieces one after another, zero-terminated, and returns the bytes before the zero; a sentence
+// that doesn't fit `capacity` bytes ends in "...".
 size_t write_text(char* to, size_t capacity, std::initializer_list<Piece> pieces);
 
 // Fills `error`, which may be null, and returns `status`.
@@ -43,8 +43,8 @@ attnc_status fail(attnc_error* error, attnc_status status, std::initializer_list
 }  // namespace attnc
 
 // Leaves the function with a status that isn't ATTNC_OK.
-#define ATTNC_TRY(expression)                                           \
-    do {                                                                \
+#define ATTNC_TRY(expression)                                                                 \
+    do {                                                                                      \
         if (const attnc_status attnc_try_status = (expression); attnc_try_status != ATTNC_OK) \
-            return attnc_try_status;                                    \
+            return attnc_try_status;                                                          \
     } while (false)

@@ -33,7 +33,8 @@ attnc_status refuse(attnc_error* error, const char* name, const attnc_tensor& te
 }
 
 // One [3 * d_model, d_model] tensor for all three projections.
-attnc_status check_packed(attnc_error* error, const attnc_config& c, const attnc_weights& w, LayerWeights* result) {
+attnc_status check_packed(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                          LayerWeights* result) {
     constexpr const char* kWhy = "in_proj_weight stands for it";
     ATTNC_TRY(refuse(error, "wq", w.wq, kWhy));
     ATTNC_TRY(refuse(error, "wk", w.wk, kWhy));
@@ -46,7 +47,8 @@ attnc_status check_packed(attnc_error* error, const attnc_config& c, const attnc
     }
     Matrix all;
     ATTNC_TRY(check_matrix(
-        error, {"in_proj_weight", w.in_proj_weight, {"3 * d_model", 3 * c.d_model}, {"d_model", c.d_model}}, &all));
+        error, {"in_proj_weight", w.in_proj_weight, {"3 * d_model", 3 * c.d_model}, {"d_model", c.d_model}},
+        &all));
     const auto part = [&](int64_t index) {
         return Matrix{all.data + index * c.d_model * all.row_stride, c.d_model, c.d_model, all.row_stride};
     };
@@ -54,7 +56,8 @@ attnc_status check_packed(attnc_error* error, const attnc_config& c, const attnc
     return ATTNC_OK;
 }
 
-attnc_status check_in_proj(attnc_error* error, const attnc_config& c, const attnc_weights& w, LayerWeights* result) {
+attnc_status check_in_proj(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                           LayerWeights* result) {
     const Dim q_rows = {"num_heads * head_dim", c.num_heads * c.head_dim};
     const Dim k_rows = {"num_kv_heads * head_dim", c.num_kv_heads * c.head_dim};
     const Dim v_rows = {"num_kv_heads * v_head_dim", c.num_kv_heads * c.v_head_dim};
@@ -75,7 +78,8 @@ attnc_status check_in_proj(attnc_error* error, const attnc_config& c, const attn
                         {"in_proj_bias is given, but the layer's projections do not all give ", c.d_model,
                          " features"});
         }
-        ATTNC_TRY(check_vector(error, "in_proj_bias", w.in_proj_bias, {"3 * d_model", 3 * c.d_model}, &result->bq));
+        ATTNC_TRY(
+            check_vector(error, "in_proj_bias", w.in_proj_bias, {"3 * d_model", 3 * c.d_model}, &result->bq));
         result->bk = result->bq + c.d_model;
         result->bv = result->bk + c.d_model;
         return ATTNC_OK;
@@ -97,7 +101,8 @@ attnc_status refuse_in_proj(attnc_error* error, const attnc_weights& w) {
     return refuse(error, "in_proj_bias", w.in_proj_bias, kWhy);
 }
 
-attnc_status check_out_proj(attnc_error* error, const attnc_config& c, const attnc_weights& w, LayerWeights* result) {
+attnc_status check_out_proj(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                            LayerWeights* result) {
     if ((c.flags & ATTNC_CONFIG_OUT_PROJ) == 0) {
         constexpr const char* kWhy = "the library has no output projection";
         ATTNC_TRY(refuse(error, "wo", w.wo, kWhy));
@@ -108,7 +113,8 @@ attnc_status check_out_proj(attnc_error* error, const attnc_config& c, const att
     return check_vector(error, "bo", w.bo, {"d_model", c.d_model}, &result->bo);
 }
 
-attnc_status check_bias_kv(attnc_error* error, const attnc_config& c, const attnc_weights& w, LayerWeights* result) {
+attnc_status check_bias_kv(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                           LayerWeights* result) {
     if ((c.flags & ATTNC_CONFIG_BIAS_KV) == 0) {
         constexpr const char* kWhy = "the library was compiled without bias_kv";
         ATTNC_TRY(refuse(error, "bias_k", w.bias_k, kWhy));
@@ -128,8 +134,9 @@ attnc_status check_weights(attnc_error* error, const attnc_config& config, const
                            LayerWeights* result) {
     if (weights == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"weights is null"});
     if (weights->struct_size != sizeof(attnc_weights)) {
-        return fail(error, ATTNC_BAD_STRUCT_SIZE, {"struct_size of attnc_weights is ", weights->struct_size,
-                                                   ", wanted ", sizeof(attnc_weights)});
+        return fail(
+            error, ATTNC_BAD_STRUCT_SIZE,
+            {"struct_size of attnc_weights is ", weights->struct_size, ", wanted ", sizeof(attnc_weights)});
     }
     if ((config.flags & ATTNC_CONFIG_IN_PROJ) != 0) {
         ATTNC_TRY(check_in_proj(error, config, *weights, result));

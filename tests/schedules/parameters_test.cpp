@@ -1,0 +1,85 @@
+// Schedule parameters say how a kernel runs: they change no bit of what it computes, on any instruction set.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "schedules/cpu_params.h"
+#include "tests/harness/layer_run.h"
+#include "tests/harness/targets.h"
+
+namespace attnc::test {
+namespace {
+
+const char kProblem[] = "d48_h3_kv1_hd32_vhd48_f32:b2_q37_kv53";
+
+// Lengths, a diagonal, a bias and both masks; every output.
+LayerCall masked_call() {
+    LayerCall call = random_call(kProblem, 11);
+    const int64_t batch = 2, seq_q = 37, seq_kv = 53;
+    call.keep_mask.shape = {batch, 1, seq_q, seq_kv};
+    call.drop_mask.shape = {1, 3, seq_q, seq_kv};
+    call.bias.shape = {1, 3, 1, seq_kv};
+    for (int64_t n = 0; n < batch * seq_q * seq_kv; n++) {
+        call.keep_mask.values.push_back(n % 5 != 0 ? 1 : 0);
+    }
+    for (int64_t n = 0; n < 3 * seq_q * seq_kv; n++) {
+        call.drop_mask.values.push_back(n % 7 == 0 ? 1 : 0);
+    }
+    for (int64_t n = 0; n < 3 * seq_kv; n++) {
+        call.bias.values.push_back(static_cast<float>(n % 11) * 0.125f);
+    }
+    call.key_lengths.shape = {batch};
+    call.key_lengths.values = {53, 40};
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    call.probs = call.lse = true;
+    return call;
+}
+
+LayerCall causal_call() {
+    LayerCall call = random_call(kProblem, 12);
+    call.causal = ATTNC_CAUSAL_TOP_LEFT;
+    call.lse = true;
+    return call;
+}
+
+class Parameters : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Parameters, ChangeNoBit) {
+    const auto& [target, schedule] = GetParam();
+    if (!cpu_runs(target)) {
+        GTEST_SKIP() << "this CPU does not run " << target;
+    }
+    ASSERT_NO_THROW(
+        check_schedule(parse_schedule(schedule, default_schedule(parse_problem(kProblem).config, target)),
+                       parse_problem(kProblem).config, target));
+    for (const LayerCall& call : {masked_call(), causal_call()}) {
+        const RunResult usual = run_call(call, RunOptions{.target = target});
+        ASSERT_EQ(usual.status, ATTNC_OK) << usual.error;
+        EXPECT_TRUE(matches_reference(call, usual, RunOptions{.target = target}));
+        const RunResult other = run_call(call, RunOptions{.target = target, .schedule = schedule});
+        ASSERT_EQ(other.status, ATTNC_OK) << other.error;
+        EXPECT_TRUE(same_bits(usual, other)) << target << " " << schedule;
+    }
+}
+
+// Every field with a value that isn't its default, within what the smallest instruction set's registers hold.
+INSTANTIATE_TEST_SUITE_P(
+    EveryField, Parameters,
+    ::testing::Combine(
+        ::testing::ValuesIn(all_targets()),
+        ::testing::Values("panel:16", "out_panel:32,project_out.rows:1", "project_heads.rows:1",
+                          "project_out.rows:1", "attend.rows:8",
+                          "attend.q_vectors:2,attend.key_rows:1,attend.tail_rows:1,attend.rows:32",
+                          "attend.key_rows:1,attend.tail_rows:1", "attend.context_rows:1",
+                          "attend.context_columns:16,attend.context_rows:2",
+                          "attend_masked.rows:8,attend_masked.context_rows:1",
+                          "attend_masked.key_rows:1,attend_masked.tail_rows:1",
+                          "attend_masked.q_vectors:2,attend_masked.key_rows:1,attend_masked.tail_rows:1,"
+                          "attend_masked.rows:32",
+                          "attend_guarded.rows:8,attend_guarded.context_rows:1",
+                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1", "attend_probs.rows:8",
+                          "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
+
+}  // namespace
+}  // namespace attnc::test

@@ -1,0 +1,450 @@
+#include "tests/support/fake_library.h"
+
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "runtime/halide_buffer.h"
+
+extern "C" {
+void* attnc_abi1_malloc(void* user_context, size_t bytes);
+void attnc_abi1_free(void* user_context, void* memory);
+int attnc_abi1_error_out_of_memory(void* user_context);
+int attnc_abi1_error_host_is_null(void* user_context, const char* func);
+int attnc_abi1_error_constraint_violated(void* user_context, const char* var, int val,
+                                         const char* constrained_var, int constrained_val);
+int attnc_abi1_error_bad_type(void* user_context, const char* func, uint32_t given, uint32_t wanted);
+int attnc_abi1_error_buffer_allocation_too_large(void* user_context, const char* buffer, uint64_t size,
+                                                 uint64_t most);
+}
+
+namespace attnc::test {
+namespace {
+
+std::atomic<FakeFailure> g_failure[ATTNC_KERNEL_COUNT];
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr int64_t kScratch = 1000;  // that every kernel takes, twice
+
+// A buffer that a kernel takes, checked against what its contract says of it.
+class View {
+public:
+    int64_t extent(int i) const { return buffer_->dim[i].extent; }
+    int64_t stride(int i) const { return extent(i) == 1 ? 0 : buffer_->dim[i].stride; }
+    template <typename T>
+    T* at(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) const {
+        const int64_t index[] = {a, b, c, d, e};
+        int64_t offset = 0;
+        for (int i = 0; i < buffer_->dimensions; ++i) offset += index[i] * stride(i);
+        return reinterpret_cast<T*>(buffer_->host) + offset;
+    }
+    float& f(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) const {
+        return *at<float>(a, b, c, d, e);
+    }
+
+private:
+    friend class Call;
+    const HalideBuffer* buffer_ = nullptr;
+};
+
+// The arguments of a call, in the order that tables name them; the first failure is kept.
+class Call {
+public:
+    Call(int kernel, void** argv, const std::vector<int64_t>& order)
+        : context_(*static_cast<void**>(argv[0])) {
+        for (size_t i = 0; i < order.size(); ++i) slots_[order[i]] = argv[i];
+        FakeCounts& counts = fake_counts();
+        ++counts.calls[kernel];
+        const int64_t now = ++counts.in_flight;
+        int64_t most = counts.most_in_flight;
+        while (now > most && !counts.most_in_flight.compare_exchange_weak(most, now)) {
+        }
+        constexpr uint32_t kDenormalsAreZero = 0x8040, kMaskAll = 0x1f80;
+        const uint32_t word = _mm_getcsr();
+        if ((word & kDenormalsAreZero) != kDenormalsAreZero || (word & kMaskAll) != kMaskAll) {
+            ++counts.wrong_control_words;
+        }
+    }
+    ~Call() { --fake_counts().in_flight; }
+
+    // Scratch in the order that the arena finds hardest: the first block goes first.
+    void use_scratch() {
+        void* first = attnc_abi1_malloc(context_, kScratch);
+        void* second = attnc_abi1_malloc(context_, kScratch);
+        if (first == nullptr || second == nullptr) keep(attnc_abi1_error_out_of_memory(context_));
+        if (first != nullptr) std::fill_n(static_cast<unsigned char*>(first), kScratch, 0xee);
+        if (second != nullptr) std::fill_n(static_cast<unsigned char*>(second), kScratch, 0xee);
+        attnc_abi1_free(context_, first);
+        attnc_abi1_free(context_, second);
+    }
+
+    View buffer(int argument, const char* name, int rank, HalideType type = kFloat32,
+                bool dense_inner = true) {
+        View view;
+        view.buffer_ = static_cast<const HalideBuffer*>(slots_[argument]);
+        const HalideBuffer& b = *view.buffer_;
+        if (b.host == nullptr) keep(attnc_abi1_error_host_is_null(context_, name));
+        if (std::bit_cast<uint32_t>(b.type) != std::bit_cast<uint32_t>(type)) {
+            keep(attnc_abi1_error_bad_type(context_, name, std::bit_cast<uint32_t>(b.type),
+                                           std::bit_cast<uint32_t>(type)));
+        }
+        want(name, b.dimensions, "rank", rank);
+        int64_t last = 0;
+        for (int i = 0; i < std::min(rank, b.dimensions); ++i) {
+            want(name, b.dim[i].min, "min", 0);
+            if (b.dim[i].extent < 1) want(name, b.dim[i].extent, "an extent of at least 1", 1);
+            if (b.dim[i].stride < 0) want(name, b.dim[i].stride, "a stride of at least 0", 0);
+            last += (b.dim[i].extent - 1) * int64_t{b.dim[i].stride};
+            const int64_t span = int64_t{b.dim[i].extent} * b.dim[i].stride * (type.bits / 8);
+            if (b.dim[i].extent > 1 && span > INT32_MAX) {
+                keep(attnc_abi1_error_buffer_allocation_too_large(context_, name, static_cast<uint64_t>(span),
+                                                                  INT32_MAX));
+            }
+        }
+        if ((last + 1) * (type.bits / 8) > INT32_MAX) {
+            keep(attnc_abi1_error_buffer_allocation_too_large(context_, name, static_cast<uint64_t>(last),
+                                                              INT32_MAX));
+        }
+        if (dense_inner && b.dimensions > 0 && b.dim[0].extent > 1) want(name, b.dim[0].stride, "stride", 1);
+        return view;
+    }
+    void want(const char* name, int64_t got, const char* what, int64_t wanted) {
+        if (got != wanted) {
+            keep(attnc_abi1_error_constraint_violated(context_, name, static_cast<int>(got), what,
+                                                      static_cast<int>(wanted)));
+        }
+    }
+    int32_t integer(int argument) const { return *static_cast<const int32_t*>(slots_[argument]); }
+    float real(int argument) const { return *static_cast<const float*>(slots_[argument]); }
+    int32_t code() const { return code_; }
+
+private:
+    void keep(int code) {
+        if (code_ == 0) code_ = code;
+    }
+    void* context_;
+    void* slots_[ATTNC_ARGUMENT_COUNT] = {};
+    int32_t code_ = 0;
+};
+
+// The user context comes first, the rest backwards, so that only the table's order can be right.
+std::vector<int64_t> order_of(std::vector<int64_t> arguments) {
+    arguments.push_back(ATTNC_ARGUMENT_USER_CONTEXT);
+    std::reverse(arguments.begin(), arguments.end());
+    return arguments;
+}
+
+const std::vector<int64_t>& arguments_of(int kernel) {
+    static const auto* orders = [] {
+        auto* all = new std::vector<std::vector<int64_t>>(ATTNC_KERNEL_COUNT);
+        const std::vector<int64_t> project = {ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_WEIGHTS,
+                                              ATTNC_ARGUMENT_BIAS_VECTOR};
+        const std::vector<int64_t> scores = {ATTNC_ARGUMENT_Q, ATTNC_ARGUMENT_K, ATTNC_ARGUMENT_QK_SCALE_LOG2,
+                                             ATTNC_ARGUMENT_FIRST_KEY, ATTNC_ARGUMENT_LAST_KEY};
+        const std::vector<int64_t> masks = {ATTNC_ARGUMENT_KEY_BIAS, ATTNC_ARGUMENT_BIAS,
+                                            ATTNC_ARGUMENT_KEEP_MASK, ATTNC_ARGUMENT_DROP_MASK,
+                                            ATTNC_ARGUMENT_MASK_FLAGS};
+        const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_LSE};
+        const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
+            std::vector<int64_t> joined;
+            for (const auto& part : parts) joined.insert(joined.end(), part.begin(), part.end());
+            (*all)[static_cast<size_t>(id)] = order_of(joined);
+        };
+        set(ATTNC_KERNEL_PROJECT_HEADS, {project, {ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_PROJECT_OUT, {project, {ATTNC_ARGUMENT_OUT}});
+        set(ATTNC_KERNEL_ATTEND, {scores, attend});
+        set(ATTNC_KERNEL_ATTEND_MASKED, {scores, attend, masks});
+        set(ATTNC_KERNEL_ATTEND_GUARDED, {scores, attend, masks});
+        set(ATTNC_KERNEL_ATTEND_MERGE,
+            {{ATTNC_ARGUMENT_CONTEXT_A, ATTNC_ARGUMENT_LSE_A, ATTNC_ARGUMENT_CONTEXT_B, ATTNC_ARGUMENT_LSE_B,
+              ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_LSE}});
+        set(ATTNC_KERNEL_ATTEND_PROBS, {scores, masks, {ATTNC_ARGUMENT_LSE_IN, ATTNC_ARGUMENT_PROBS}});
+        set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
+        return all;
+    }();
+    return (*orders)[static_cast<size_t>(kernel)];
+}
+
+// Refuses if the test asked for it.
+bool refuses(int kernel, void** argv, int32_t* code) {
+    const FakeFailure how = g_failure[kernel].exchange(FakeFailure::kNone);
+    if (how == FakeFailure::kNone) return false;
+    *code = -7;
+    if (how == FakeFailure::kHook) {
+        *code = attnc_abi1_error_constraint_violated(*static_cast<void**>(argv[0]), "q.extent.0", 17,
+                                                     "the padded head", 16);
+    }
+    return true;
+}
+
+int32_t project(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const bool heads = kernel == ATTNC_KERNEL_PROJECT_HEADS;
+    const View x = call.buffer(ATTNC_ARGUMENT_INPUT, "x", 2);
+    const View w = call.buffer(ATTNC_ARGUMENT_WEIGHTS, "weights", 3);
+    const View bias = call.buffer(ATTNC_ARGUMENT_BIAS_VECTOR, "bias_vector", 2);
+    const View y = heads ? call.buffer(ATTNC_ARGUMENT_Y, "y", 5) : call.buffer(ATTNC_ARGUMENT_OUT, "out", 2);
+    const int64_t inner = x.extent(0), rows = x.extent(1), panel = w.extent(0), panels = w.extent(2);
+    call.want("weights", w.extent(1), "k of x", inner);
+    call.want("bias_vector", bias.extent(0), "n of weights", panel);
+    call.want("bias_vector", bias.extent(1), "p of weights", panels);
+    if (heads) {
+        call.want("y", y.extent(2), "m of x", rows);
+        call.want("y", y.extent(0) * y.extent(1), "n of weights", panel);
+        call.want("y", y.extent(3) * y.extent(4), "p of weights", panels);
+        fake_counts().rows_projected += rows * panels;
+    } else {
+        call.want("out", y.extent(1), "m of x", rows);
+        call.want("out", (y.extent(0) + panel - 1) / panel, "p of weights", panels);
+    }
+    if (call.code() != 0) return call.code();
+    for (int64_t p = 0; p < panels; ++p) {
+        for (int64_t n = 0; n < panel; ++n) {
+            if (!heads && p * panel + n >= y.extent(0)) continue;
+            for (int64_t m = 0; m < rows; ++m) {
+                double sum = static_cast<double>(bias.f(n, p));
+                for (int64_t k = 0; k < inner; ++k) {
+                    sum += static_cast<double>(x.f(k, m)) * static_cast<double>(w.f(n, k, p));
+                }
+                const int64_t width = y.extent(0), c = y.extent(heads ? 3 : 0);
+                float& to = heads ? y.f(n % width, n / width, m, p % c, p / c) : y.f(p * panel + n, m);
+                to = static_cast<float>(sum);
+            }
+        }
+    }
+    return 0;
+}
+
+// Scores and masks of one row at a time.
+class Scores {
+public:
+    Scores(Call& call, bool masked)
+        : q_(call.buffer(ATTNC_ARGUMENT_Q, "q", 2)),
+          k_(call.buffer(ATTNC_ARGUMENT_K, "k", 2)),
+          scale_(static_cast<double>(call.real(ATTNC_ARGUMENT_QK_SCALE_LOG2)) * 0.6931471805599453),
+          first_(call.integer(ATTNC_ARGUMENT_FIRST_KEY)),
+          last_(call.integer(ATTNC_ARGUMENT_LAST_KEY)) {
+        call.want("k", k_.extent(0), "d of q", q_.extent(0));
+        if (!masked) return;
+        flags_ = call.integer(ATTNC_ARGUMENT_MASK_FLAGS);
+        key_bias_ = call.buffer(ATTNC_ARGUMENT_KEY_BIAS, "key_bias", 1, kFloat32, false);
+        bias_ = call.buffer(ATTNC_ARGUMENT_BIAS, "bias", 2, kFloat32, false);
+        keep_ = call.buffer(ATTNC_ARGUMENT_KEEP_MASK, "keep_mask", 2, kUint8, false);
+        drop_ = call.buffer(ATTNC_ARGUMENT_DROP_MASK, "drop_mask", 2, kUint8, false);
+        call.want("key_bias", key_bias_.extent(0), "j", keys());
+        for (const View* view : {&bias_, &keep_, &drop_}) {
+            call.want("mask", view->extent(0), "j", keys());
+            call.want("mask", view->extent(1), "i", rows());
+        }
+    }
+    int64_t rows() const { return q_.extent(1); }
+    int64_t keys() const { return k_.extent(1); }
+
+    // The score, or -inf where the key is dropped.
+    double score(int64_t i, int64_t j) const {
+        constexpr double kDropped = -std::numeric_limits<double>::infinity();
+        if (j < i + int64_t{first_} || j >= i + int64_t{last_}) return kDropped;
+        double dot = 0;
+        for (int64_t d = 0; d < q_.extent(0); ++d) {
+            dot += static_cast<double>(q_.f(d, i)) * static_cast<double>(k_.f(d, j));
+        }
+        double score = dot * scale_;
+        for (const double added :
+             {(flags_ & ATTNC_MASK_BIAS) != 0 ? static_cast<double>(bias_.f(j, i)) : 0.0,
+              (flags_ & ATTNC_MASK_KEY_BIAS) != 0 ? static_cast<double>(key_bias_.f(j)) : 0.0}) {
+            if (added == kDropped) return kDropped;
+            score += added;
+        }
+        if ((flags_ & ATTNC_MASK_KEEP) != 0 && *keep_.at<uint8_t>(j, i) == 0) return kDropped;
+        if ((flags_ & ATTNC_MASK_DROP) != 0 && *drop_.at<uint8_t>(j, i) != 0) return kDropped;
+        return score;
+    }
+
+private:
+    View q_, k_, key_bias_, bias_, keep_, drop_;
+    double scale_;
+    int32_t first_, last_, flags_ = 0;
+};
+
+int32_t attend(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const Scores scores(call, kernel != ATTNC_KERNEL_ATTEND);
+    const View v = call.buffer(ATTNC_ARGUMENT_V, "v", 2);
+    const View context = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
+    const View lse = call.buffer(ATTNC_ARGUMENT_LSE, "lse", 1);
+    call.want("v", v.extent(1), "j of k", scores.keys());
+    call.want("context", context.extent(0), "d of v", v.extent(0));
+    call.want("context", context.extent(1), "i of q", scores.rows());
+    call.want("lse", lse.extent(0), "i of q", scores.rows());
+    if (call.code() != 0) return call.code();
+    fake_counts().pairs_attended += scores.rows() * scores.keys();
+    const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
+    std::vector<double> row(static_cast<size_t>(scores.keys()));
+    for (int64_t i = 0; i < scores.rows(); ++i) {
+        double most = -std::numeric_limits<double>::infinity(), sum = 0;
+        for (int64_t j = 0; j < scores.keys(); ++j) {
+            row[static_cast<size_t>(j)] = scores.score(i, j);
+            most = std::max(most, row[static_cast<size_t>(j)]);
+        }
+        for (double& s : row) {
+            s = s == -std::numeric_limits<double>::infinity() ? 0 : std::exp(s - most);
+            sum += s;
+        }
+        for (int64_t d = 0; d < v.extent(0); ++d) {
+            double total = 0;
+            for (int64_t j = 0; j < scores.keys(); ++j) {
+                const double p = row[static_cast<size_t>(j)];
+                if (guarded && p == 0) continue;
+                total += p * static_cast<double>(v.f(d, j));
+            }
+            context.f(d, i) = sum == 0 ? static_cast<float>(total) : static_cast<float>(total / sum);
+        }
+        lse.f(i) = sum == 0 ? kMinusInfinity : static_cast<float>(most + std::log(sum));
+    }
+    return 0;
+}
+
+int32_t merge(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    const View a = call.buffer(ATTNC_ARGUMENT_CONTEXT_A, "context_a", 2);
+    const View b = call.buffer(ATTNC_ARGUMENT_CONTEXT_B, "context_b", 2);
+    const View to = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
+    const View lse_a = call.buffer(ATTNC_ARGUMENT_LSE_A, "lse_a", 1);
+    const View lse_b = call.buffer(ATTNC_ARGUMENT_LSE_B, "lse_b", 1);
+    const View lse = call.buffer(ATTNC_ARGUMENT_LSE, "lse", 1);
+    for (const View* view : {&a, &b}) {
+        call.want("context_a and context_b", view->extent(0), "d", to.extent(0));
+        call.want("context_a and context_b", view->extent(1), "i", to.extent(1));
+    }
+    if (lse.at<float>(0) == lse_a.at<float>(0) || lse.at<float>(0) == lse_b.at<float>(0)) {
+        call.want("lse", 1, "memory of its own", 0);
+    }
+    if (call.code() != 0) return call.code();
+    for (int64_t i = 0; i < to.extent(1); ++i) {
+        const float la = lse_a.f(i), lb = lse_b.f(i);
+        const double most = std::max(static_cast<double>(la), static_cast<double>(lb));
+        const double wa = std::exp(static_cast<double>(la) - most),
+                     wb = std::exp(static_cast<double>(lb) - most);
+        for (int64_t d = 0; d < to.extent(0); ++d) {
+            const float ca = a.f(d, i), cb = b.f(d, i);
+            to.f(d, i) = lb == kMinusInfinity ? ca
+                         : la == kMinusInfinity
+                             ? cb
+                             : static_cast<float>(
+                                   (wa * static_cast<double>(ca) + wb * static_cast<double>(cb)) / (wa + wb));
+        }
+        lse.f(i) = lb == kMinusInfinity   ? la
+                   : la == kMinusInfinity ? lb
+                                          : static_cast<float>(most + std::log(wa + wb));
+    }
+    return 0;
+}
+
+int32_t probs(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const Scores scores(call, true);
+    const View lse = call.buffer(ATTNC_ARGUMENT_LSE_IN, "lse_in", 1);
+    const View to = call.buffer(ATTNC_ARGUMENT_PROBS, "probs", 2);
+    call.want("lse_in", lse.extent(0), "i of q", scores.rows());
+    call.want("probs", to.extent(0), "j of k", scores.keys());
+    call.want("probs", to.extent(1), "i of q", scores.rows());
+    if (call.code() != 0) return call.code();
+    for (int64_t i = 0; i < scores.rows(); ++i) {
+        for (int64_t j = 0; j < scores.keys(); ++j) {
+            const double s = scores.score(i, j);
+            const bool none = s == -std::numeric_limits<double>::infinity() || lse.f(i) == kMinusInfinity;
+            to.f(j, i) = none ? 0.0F : static_cast<float>(std::exp(s - static_cast<double>(lse.f(i))));
+        }
+    }
+    return 0;
+}
+
+int32_t copy_heads(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    const View x = call.buffer(ATTNC_ARGUMENT_INPUT, "x", 3);
+    const View y = call.buffer(ATTNC_ARGUMENT_Y, "y", 3);
+    call.want("y", y.extent(1), "m of x", x.extent(1));
+    call.want("y", y.extent(2), "h of x", x.extent(2));
+    if (call.code() != 0) return call.code();
+    for (int64_t h = 0; h < y.extent(2); ++h) {
+        for (int64_t m = 0; m < y.extent(1); ++m) {
+            for (int64_t d = 0; d < y.extent(0); ++d) y.f(d, m, h) = d < x.extent(0) ? x.f(d, m, h) : 0;
+        }
+    }
+    return 0;
+}
+
+template <int kernel, int32_t (*body)(int, void**)>
+int32_t entry(void** argv) {
+    int32_t code = 0;
+    return refuses(kernel, argv, &code) ? code : body(kernel, argv);
+}
+
+attnc_kernel_entry entry_of(int kernel) {
+    constexpr attnc_kernel_argv kRun[] = {
+        entry<ATTNC_KERNEL_PROJECT_HEADS, project>, entry<ATTNC_KERNEL_PROJECT_OUT, project>,
+        entry<ATTNC_KERNEL_ATTEND, attend>,         entry<ATTNC_KERNEL_ATTEND_MASKED, attend>,
+        entry<ATTNC_KERNEL_ATTEND_GUARDED, attend>, entry<ATTNC_KERNEL_ATTEND_MERGE, merge>,
+        entry<ATTNC_KERNEL_ATTEND_PROBS, probs>,    entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>,
+        entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>};
+    static_assert(std::size(kRun) == ATTNC_KERNEL_COUNT);
+    const std::vector<int64_t>& order = arguments_of(kernel);
+    return {kRun[kernel], order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};
+}
+
+attnc_target_entry make_target(const Config& config, const FakeLayout& layout, const char* name,
+                               int64_t features) {
+    attnc_target_entry target = {};
+    target.name = name;
+    target.cpu_features = features;
+    target.layout = {layout.panel != 0 ? layout.panel : padded_head(config.head_dim), layout.out_panel,
+                     layout.tile_kv, layout.tile_q};
+    for (const int kernel : kernels_of(config)) target.kernels[kernel] = entry_of(kernel);
+    return target;
+}
+
+}  // namespace
+
+FakeCounts& fake_counts() {
+    static FakeCounts counts{};
+    return counts;
+}
+
+void FakeCounts::reset() {
+    for (auto& count : calls) count = 0;
+    rows_projected = pairs_attended = in_flight = most_in_flight = wrong_control_words = 0;
+}
+
+void fail_next_call(int kernel, FakeFailure how) { g_failure[kernel] = how; }
+
+FakeLibrary::FakeLibrary(const Config& config, const FakeLayout& layout) : problem_(to_string(config)) {
+    // No CPU has the first one's features.
+    targets_ = {make_target(config, layout, "x86-64-linux-impossible", int64_t{1} << 60),
+                make_target(config, layout, "x86-64-linux", 0)};
+    library_.abi_version = ATTNC_ABI_VERSION;
+    library_.name = "fake";
+    library_.problem = problem_.c_str();
+    library_.config = {config.d_model,    config.num_heads, config.num_kv_heads, config.head_dim,
+                       config.v_head_dim, config.k_dim,     config.v_dim,        0};
+    const auto flag = [&](bool set, int64_t bit) { library_.config.flags |= set ? bit : 0; };
+    flag(config.in_proj, ATTNC_CONFIG_IN_PROJ);
+    flag(config.out_proj, ATTNC_CONFIG_OUT_PROJ);
+    flag(config.causal, ATTNC_CONFIG_CAUSAL);
+    flag(config.masks, ATTNC_CONFIG_MASKS);
+    flag(config.probs, ATTNC_CONFIG_PROBS);
+    flag(config.bias_kv, ATTNC_CONFIG_BIAS_KV);
+    flag(config.zero_attn, ATTNC_CONFIG_ZERO_ATTN);
+    library_.target_count = static_cast<int64_t>(targets_.size());
+    library_.targets = targets_.data();
+    library_.manifest = "{}";
+    library_.manifest_bytes = 2;
+}
+
+}  // namespace attnc::test

@@ -1,0 +1,57 @@
+// A library whose kernels are plain C++: scalar loops that follow the contracts of runtime/kernel_abi.h and
+// check every argument against them. With it the runtime is tested without generated code.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/kernel_abi.h"
+#include "stages/config.h"
+
+namespace attnc::test {
+
+// What the fake kernels saw since the last reset, over all libraries and threads.
+struct FakeCounts {
+    std::atomic<int64_t> calls[ATTNC_KERNEL_COUNT];
+    std::atomic<int64_t> rows_projected;  // rows times panels of project_heads
+    std::atomic<int64_t> pairs_attended;  // rows times keys of attend, attend_masked and attend_guarded
+    std::atomic<int64_t> in_flight;       // calls that run now
+    std::atomic<int64_t> most_in_flight;
+    std::atomic<int64_t> wrong_control_words;  // calls without flush to zero, or with an unmasked exception
+    void reset();
+};
+FakeCounts& fake_counts();
+
+// The next call of this kernel refuses: through a hook, with a sentence, or by its code alone.
+enum class FakeFailure { kNone, kHook, kCodeOnly };
+void fail_next_call(int kernel, FakeFailure how);
+
+struct FakeLayout {
+    int64_t panel = 0;  // 0: the padded head
+    int64_t out_panel = 32;
+    int64_t tile_kv = 16;
+    int64_t tile_q = 8;
+};
+
+// The table and all it points to. Kernels that the configuration doesn't call are left out, as in a real
+// library.
+class FakeLibrary {
+public:
+    explicit FakeLibrary(const Config& config, const FakeLayout& layout = {});
+    FakeLibrary(const FakeLibrary&) = delete;
+    FakeLibrary& operator=(const FakeLibrary&) = delete;
+
+    const attnc_library* get() const { return &library_; }
+    // For tests of bad tables.
+    attnc_library& table() { return library_; }
+    attnc_target_entry& target(size_t index) { return targets_[index]; }
+
+private:
+    std::string problem_;
+    std::vector<attnc_target_entry> targets_;
+    attnc_library library_{};
+};
+
+}  // namespace attnc::test

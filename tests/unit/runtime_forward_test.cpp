@@ -1,0 +1,478 @@
+// The runtime's own part of a forward pass, over kernels in plain C++: slices, waves, masks, lengths,
+// merging, empty rows, outputs and strides.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/fake_run.h"
+
+namespace attnc::test {
+namespace {
+
+LayerCall everything(std::string_view problem, uint64_t seed) {
+    LayerCall call = random_call(problem, seed);
+    call.probs = call.probs_averaged = call.lse = true;
+    return call;
+}
+
+Array<uint8_t> random_mask(std::vector<int64_t> shape, uint64_t seed, double chance) {
+    Array<uint8_t> mask = filled<uint8_t>(std::move(shape), 0);
+    Random random(seed);
+    for (auto& value : mask.values) value = random.chance(chance) ? 1 : 0;
+    return mask;
+}
+
+TEST(Forward, MatchesTheReferenceForManyShapes) {
+    for (const char* problem :
+         {"d32_h2_f32:b1_q1_kv1", "d32_h2_f32:b2_q7_kv9", "d48_h3_f32:b3_q17_kv16", "d10_h5_f32:b1_q5_kv33",
+          "d36_h4_f32:b2_q31_kv3", "d64_h8_f32:b1_q9_kv65", "d20_h4_kv2_f32:b2_q6_kv20",
+          "d32_h2_hd20_vhd7_f32:b2_q8_kv8", "d32_h2_kdim12_vdim40_f32:b2_q8_kv18", "d1_h1_f32:b1_q1_kv1",
+          "d32_h4_kv1_hd16_vhd16_f32:b1_q40_kv40"}) {
+        EXPECT_TRUE(matches(everything(problem, 1)));
+    }
+}
+
+TEST(Forward, TakesPanelsNarrowerAndWiderThanAHead) {
+    for (const int64_t panel : {16, 32, 64, 128}) {
+        for (const char* problem :
+             {"d96_h3_f32:b2_q5_kv5", "d48_h3_f32:b2_q5_kv5", "d320_h5_f32:b1_q3_kv3"}) {
+            const Config config = parse_problem(problem).config;
+            const int64_t width = padded_head(config.head_dim);
+            if (width % panel != 0 && panel % width != 0) continue;
+            FakeOptions options;
+            options.layout.panel = panel;
+            EXPECT_TRUE(matches(everything(problem, 2), options)) << panel;
+        }
+    }
+}
+
+TEST(Forward, TakesOneTensorForSelfAttention) {
+    LayerCall call = everything("d32_h2_f32:b2_q20_kv20", 3);
+    call.key = {}, call.value = {};
+    EXPECT_TRUE(matches(call));
+    LayerCall cross = everything("d32_h2_f32:b2_q20_kv7", 3);
+    cross.value = {};
+    EXPECT_TRUE(matches(cross));
+}
+
+TEST(Forward, TakesMissingBiases) {
+    LayerCall call = everything("d32_h2_f32:b2_q20_kv20", 4);
+    call.bq = {}, call.bo = {};
+    EXPECT_TRUE(matches(call));
+}
+
+TEST(Forward, TakesAnyStrides) {
+    for (const char* problem : {"d32_h2_f32:b3_q5_kv20", "d32_h2_f32_noin_noout:b3_q5_kv20",
+                                "d10_h2_f32_noin_noout:b3_q5_kv20", "d32_h2_f32_noin:b2_q5_kv5"}) {
+        for (const bool rank4 : {false, true}) {
+            if (rank4 && parse_problem(problem).config.in_proj) continue;
+            FakeOptions options;
+            options.row_gap = 5, options.item_gap = 3, options.rank4 = rank4;
+            EXPECT_TRUE(matches(everything(problem, 5), options));
+        }
+    }
+}
+
+TEST(Forward, TakesTokensWithoutProjections) {
+    for (const char* problem : {"d32_h2_f32_noin_noout:b2_q7_kv19", "d20_h4_f32_noin_noout:b2_q7_kv19",
+                                "d64_h4_kv2_f32_noin:b2_q7_kv19", "d32_h2_f32_noout:b2_q7_kv19",
+                                "d32_h2_hd16_vhd5_f32_noin_noout:b1_q3_kv3"}) {
+        for (const bool rank4 : {false, true}) {
+            FakeOptions options;
+            options.rank4 = rank4 && !parse_problem(problem).config.in_proj;
+            EXPECT_TRUE(matches(everything(problem, 6), options));
+        }
+    }
+}
+
+TEST(Forward, TakesLengths) {
+    for (const bool wide : {false, true}) {
+        LayerCall call = everything("d32_h2_f32:b5_q20_kv35", 7);
+        call.key_lengths = {{5}, {35, 0, 17, 1, 16}};
+        call.query_lengths = {{5}, {20, 3, 0, 19, 8}};
+        FakeOptions options;
+        options.wide_lengths = wide;
+        EXPECT_TRUE(matches(call, options));
+        call.key_lengths = {};
+        EXPECT_TRUE(matches(call, options));
+    }
+}
+
+// Garbage past an item's lengths, also where it would spoil everything it touches.
+TEST(Forward, DoesNotReadPastLengths) {
+    LayerCall call = everything("d32_h2_f32:b3_q6_kv20", 8);
+    call.key_lengths = {{3}, {20, 5, 17}};
+    call.query_lengths = {{3}, {6, 2, 5}};
+    const FakeResult clean = run_fake(call);
+    for (int64_t b = 0; b < 3; ++b) {
+        for (int64_t n = 0; n < 32; ++n) {
+            for (int64_t i = call.query_lengths.at(b); i < 6; ++i) call.query.at(b, i, n) = NAN;
+            for (int64_t j = call.key_lengths.at(b); j < 20; ++j) {
+                call.key.at(b, j, n) = NAN;
+                call.value.at(b, j, n) = INFINITY;
+            }
+        }
+    }
+    EXPECT_TRUE(equal_bits(clean, run_fake(call)));
+}
+
+TEST(Forward, PaddedItemsCostWhatTheirTokensCost) {
+    LayerCall call = random_call("d32_h2_f32:b4_q32_kv32", 9);
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call).status, ATTNC_OK);
+    const int64_t full_rows = fake_counts().rows_projected, full_pairs = fake_counts().pairs_attended;
+    call.key_lengths = call.query_lengths = {{4}, {8, 8, 8, 8}};
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call).status, ATTNC_OK);
+    EXPECT_EQ(fake_counts().rows_projected, full_rows / 4);
+    EXPECT_LE(fake_counts().pairs_attended, full_pairs / 16);
+}
+
+TEST(Forward, TakesEveryDiagonal) {
+    for (const char* problem : {"d32_h2_f32:b2_q20_kv20", "d32_h2_f32:b2_q5_kv40", "d32_h2_f32:b2_q40_kv18",
+                                "d32_h2_f32_causal:b2_q20_kv24"}) {
+        for (const attnc_causal causal : {ATTNC_CAUSAL_NOT_GIVEN, ATTNC_CAUSAL_NONE, ATTNC_CAUSAL_TOP_LEFT,
+                                          ATTNC_CAUSAL_BOTTOM_RIGHT, ATTNC_CAUSAL_OFFSET}) {
+            for (const bool lengths : {false, true}) {
+                LayerCall call = everything(problem, 10);
+                call.causal = causal;
+                if (causal == ATTNC_CAUSAL_OFFSET) call.causal_offsets = {{2}, {-3, 30}};
+                if (lengths) {
+                    call.key_lengths = {{2}, {17, call.sizes.seq_kv}};
+                    call.query_lengths = {{2}, {5, 4}};
+                }
+                EXPECT_TRUE(matches(call)) << causal;
+            }
+        }
+    }
+}
+
+TEST(Forward, TakesOffsetsOfAnySize) {
+    LayerCall call = everything("d32_h2_f32:b4_q5_kv20", 11);
+    call.causal = ATTNC_CAUSAL_OFFSET;
+    call.causal_offsets = {
+        {4}, {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), 1 << 30, -20}};
+    LayerCall same = call;
+    same.causal_offsets = {{4}, {-1000, 1000, 1000, -20}};
+    EXPECT_TRUE(equal_bits(run_fake(call), run_fake(same)));
+    EXPECT_TRUE(matches(same));
+}
+
+// What a causal call drops is not computed, but for the rest of a tile.
+TEST(Forward, ACausalCallDoesNotComputeWhatItDrops) {
+    LayerCall call = random_call("d16_h1_f32:b1_q128_kv128", 12);
+    call.causal = ATTNC_CAUSAL_TOP_LEFT;
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call, {.layout = {.tile_kv = 16, .tile_q = 2}}).status, ATTNC_OK);
+    EXPECT_LE(fake_counts().pairs_attended, 128 * 128 / 2 + 16 * 128);
+}
+
+TEST(Forward, TakesEveryBroadcastOfEveryMask) {
+    for (int form = 0; form < 16; ++form) {
+        const std::vector<int64_t> shape = {(form & 1) != 0 ? 2 : 1, (form & 2) != 0 ? 3 : 1,
+                                            (form & 4) != 0 ? 6 : 1, (form & 8) != 0 ? 20 : 1};
+        for (const int kind : {0, 1, 2, 3}) {
+            LayerCall call = everything("d48_h3_f32:b2_q6_kv20", 13);
+            if (kind == 0 || kind == 3) call.keep_mask = random_mask(shape, 100, 0.8);
+            if (kind == 1 || kind == 3) call.drop_mask = random_mask(shape, 101, 0.2);
+            if (kind == 2 || kind == 3) {
+                call.bias = random_array(shape, 102, 2);
+                call.bias.values[0] = -INFINITY;
+            }
+            FakeOptions options;
+            options.row_gap = kind, options.item_gap = 2;
+            EXPECT_TRUE(matches(call, options)) << form << " " << kind;
+        }
+    }
+}
+
+TEST(Forward, CombinesEverythingThatMasks) {
+    LayerCall call = everything("d48_h3_f32:b2_q20_kv40", 14);
+    call.keep_mask = random_mask({2, 1, 20, 40}, 1, 0.8);
+    call.drop_mask = random_mask({1, 3, 1, 40}, 2, 0.1);
+    call.bias = random_array({1, 1, 20, 40}, 3, 3);
+    call.key_keep_mask = random_mask({2, 40}, 4, 0.9);
+    call.key_drop_mask = random_mask({2, 40}, 5, 0.1);
+    call.key_bias = random_array({2, 40}, 6, 3);
+    call.key_bias.values[3] = -INFINITY;
+    call.key_lengths = {{2}, {40, 33}};
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    EXPECT_TRUE(matches(call));
+    call.config.probs = true;
+    call.probs = false;  // averaged alone takes another way
+    EXPECT_TRUE(matches(call));
+}
+
+TEST(Forward, KeyFormsAloneWork) {
+    for (const int kind : {0, 1, 2, 3}) {
+        LayerCall call = everything("d32_h2_f32:b2_q6_kv40", 15);
+        if (kind == 0) call.key_keep_mask = random_mask({2, 40}, 4, 0.7);
+        if (kind == 1) call.key_drop_mask = random_mask({2, 40}, 5, 0.3);
+        if (kind == 2) call.key_bias = random_array({2, 40}, 6, 3);
+        if (kind == 3) call.bias = random_array({2, 1, 1, 40}, 6, 3);
+        FakeOptions options;
+        options.row_gap = 3;
+        EXPECT_TRUE(matches(call, options)) << kind;
+    }
+}
+
+// Two of the most negative finite biases don't add up to a dropped key.
+TEST(Forward, TwoMostNegativeBiasesDoNotDropAKey) {
+    LayerCall call = random_call("d32_h2_f32:b1_q3_kv4", 16);
+    call.lse = true;
+    call.bias = filled<float>({1, 1, 1, 4}, std::numeric_limits<float>::lowest());
+    call.key_bias = filled<float>({1, 4}, std::numeric_limits<float>::lowest());
+    for (const float value : run_fake(call).lse) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(Forward, AnAllTrueMaskChangesNoBit) {
+    LayerCall call = everything("d32_h2_f32:b2_q6_kv40", 17);
+    const FakeResult without = run_fake(call);
+    call.keep_mask = filled<uint8_t>({2, 2, 6, 40}, 255);
+    EXPECT_TRUE(equal_bits(without, run_fake(call)));
+    call.keep_mask = {};
+    call.key_keep_mask = filled<uint8_t>({2, 40}, 1);
+    EXPECT_TRUE(equal_bits(without, run_fake(call)));
+}
+
+TEST(Forward, NonFiniteDroppedValuesChangeNoBit) {
+    for (const bool causal : {false, true}) {
+        LayerCall call = everything("d32_h2_f32:b1_q20_kv40", 18);
+        if (causal) {
+            call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+        } else {
+            call.key_drop_mask = random_mask({1, 40}, 5, 0.3);
+            call.key_drop_mask.at(0, 39) = 1;
+        }
+        const FakeResult clean = run_fake(call);
+        for (const float bad : {NAN, INFINITY, -INFINITY}) {
+            LayerCall spoilt = call;
+            for (int64_t j = 0; j < 40; ++j) {
+                if (causal ? j != 39 : call.key_drop_mask.at(0, j) == 0) continue;
+                for (int64_t n = 0; n < 32; ++n) spoilt.value.at(0, j, n) = bad;
+            }
+            const FakeResult got = run_fake(spoilt);
+            ASSERT_EQ(got.status, ATTNC_OK);
+            const size_t rows = causal ? 19 : 20;  // the last row may see key 39
+            for (size_t n = 0; n < rows * 32; ++n) ASSERT_EQ(got.out[n], clean.out[n]) << n;
+        }
+    }
+}
+
+TEST(Forward, NonFinitePermittedDataReachesItsRowsOnly) {
+    LayerCall call = everything("d32_h2_f32:b2_q20_kv40", 19);
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    call.query.at(0, 3, 5) = NAN;
+    call.value.at(1, 30, 2) = INFINITY;  // rows 10.. of item 1
+    const FakeResult got = run_fake(call);
+    ASSERT_EQ(got.status, ATTNC_OK);
+    for (int64_t b = 0; b < 2; ++b) {
+        for (int64_t i = 0; i < 20; ++i) {
+            const bool finite = std::isfinite(got.out[static_cast<size_t>((b * 20 + i) * 32)]);
+            EXPECT_EQ(finite, b == 0 ? i != 3 : i < 10) << b << " " << i;
+        }
+    }
+}
+
+TEST(Forward, EmptyRowsFollowThePolicy) {
+    for (const attnc_empty_rows policy : {ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_ZERO,
+                                          ATTNC_EMPTY_ROWS_MEAN_OF_VALUES, ATTNC_EMPTY_ROWS_NAN}) {
+        for (const char* problem :
+             {"d40_h2_f32:b3_q20_kv40", "d40_h2_kv1_f32_noin_noout:b3_q20_kv40", "d40_h2_f32:b3_q40_kv18",
+              "d40_h2_f32:b3_q4_kv0", "d40_h2_f32_zeroattn:b3_q20_kv40"}) {
+            for (const bool averaged_only : {false, true}) {
+                LayerCall call = everything(problem, 20);
+                call.probs = !averaged_only;
+                call.empty_rows = policy;
+                call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+                if (call.sizes.seq_kv > 0) {
+                    call.keep_mask = random_mask({3, 2, call.sizes.seq_q, call.sizes.seq_kv}, 7, 0.8);
+                    for (int64_t i = 0; i < call.sizes.seq_q; ++i) {
+                        if (i % 3 != 1) continue;
+                        for (int64_t j = 0; j < call.sizes.seq_kv; ++j) call.keep_mask.at(1, 1, i, j) = 0;
+                    }
+                    call.key_lengths = {{3}, {call.sizes.seq_kv, 17, 0}};
+                }
+                EXPECT_TRUE(matches(call)) << policy << averaged_only;
+            }
+        }
+    }
+}
+
+TEST(Forward, AppendsKeys) {
+    for (const char* problem :
+         {"d40_h2_f32_biaskv:b2_q20_kv40", "d40_h2_f32_zeroattn:b2_q20_kv16",
+          "d40_h2_kv1_f32_biaskv_zeroattn:b2_q20_kv7", "d40_h2_f32_biaskv_zeroattn:b2_q3_kv0",
+          "d40_h2_f32_noin_zeroattn:b2_q3_kv20"}) {
+        for (const bool masked : {false, true}) {
+            for (const bool averaged_only : {false, true}) {
+                LayerCall call = everything(problem, 21);
+                call.probs = !averaged_only;
+                if (masked && call.sizes.seq_kv > 0) {
+                    call.key_drop_mask = filled<uint8_t>({2, call.sizes.seq_kv}, 1);
+                    call.key_drop_mask.at(0, 1) = 0;
+                    call.causal = ATTNC_CAUSAL_TOP_LEFT;
+                }
+                EXPECT_TRUE(matches(call));
+            }
+        }
+    }
+}
+
+TEST(Forward, AskingForMoreChangesNoBitOfOut) {
+    LayerCall call = random_call("d32_h2_f32:b2_q20_kv40", 22);
+    const FakeResult plain = run_fake(call);
+    for (int wanted = 1; wanted < 8; ++wanted) {
+        call.probs = (wanted & 1) != 0, call.probs_averaged = (wanted & 2) != 0, call.lse = (wanted & 4) != 0;
+        FakeResult got = run_fake(call);
+        got.probs = got.probs_averaged = got.lse = {};
+        EXPECT_TRUE(equal_bits(plain, got)) << wanted;
+    }
+}
+
+TEST(Forward, BothWaysOfAveragingGiveTheSameBits) {
+    LayerCall call = everything("d32_h2_f32_biaskv:b2_q20_kv40", 23);
+    call.keep_mask = random_mask({2, 2, 20, 40}, 7, 0.5);
+    FakeResult both = run_fake(call);
+    call.probs = false;
+    const FakeResult alone = run_fake(call);
+    both.probs = {};
+    EXPECT_TRUE(equal_bits(both, alone));
+}
+
+TEST(Forward, BitsDoNotDependOnTheExecutor) {
+    for (const char* problem :
+         {"d32_h2_f32:b3_q40_kv40", "d20_h4_f32_noin_noout:b3_q40_kv40", "d128_h8_f32_biaskv:b1_q70_kv20"}) {
+        LayerCall call = everything(problem, 24);
+        call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+        call.key_bias = random_array({call.sizes.batch, call.sizes.seq_kv}, 1, 1);
+        call.key_lengths = filled<int64_t>({call.sizes.batch}, call.sizes.seq_kv - 3);
+        const FakeResult alone = run_fake(call);
+        EXPECT_TRUE(matches(call, alone, 16));
+        for (const FakeExecutor executor :
+             {FakeExecutor::kInOrder, FakeExecutor::kBackwards, FakeExecutor::kThreads}) {
+            for (const int64_t concurrency : {1, 2, 3, 8, 50}) {
+                EXPECT_TRUE(
+                    equal_bits(alone, run_fake(call, {.executor = executor, .concurrency = concurrency})));
+            }
+        }
+    }
+}
+
+TEST(Forward, BitsDoNotDependOnTheBatch) {
+    LayerCall call = everything("d32_h2_f32:b4_q20_kv40", 25);
+    call.key_lengths = {{4}, {40, 7, 31, 16}};
+    call.query_lengths = {{4}, {20, 7, 1, 16}};
+    const FakeResult all = run_fake(call);
+    for (int64_t b = 0; b < 4; ++b) {
+        const FakeResult alone = run_fake(item_of(call, b));
+        ASSERT_EQ(alone.status, ATTNC_OK);
+        for (size_t n = 0; n < alone.out.size(); ++n) {
+            ASSERT_EQ(alone.out[n], all.out[static_cast<size_t>(b) * alone.out.size() + n]);
+        }
+    }
+}
+
+// 5000 items of one token are more than one wave; so are two items that are longer than a wave.
+TEST(Forward, LargeBatchesGoThroughInWaves) {
+    LayerCall call = random_call("d8_h2_f32:b5000_q1_kv2", 26);
+    call.lse = true;
+    call.key_lengths = filled<int64_t>({5000}, 2);
+    call.query_lengths = filled<int64_t>({5000}, 1);
+    for (size_t b = 0; b < 5000; b += 7) call.key_lengths.values[b] = 1;
+    for (size_t b = 0; b < 5000; b += 11) call.query_lengths.values[b] = 0;
+    const FakeResult got = run_fake(call);
+    EXPECT_TRUE(matches(call, got, 16));
+    EXPECT_LT(got.workspace_bytes, 3U << 20);
+    EXPECT_TRUE(equal_bits(got, run_fake(call, {.executor = FakeExecutor::kThreads, .concurrency = 3})));
+    EXPECT_TRUE(matches(random_call("d8_h2_f32:b2_q4200_kv3", 27)));
+}
+
+TEST(Forward, EmptySizesSucceed) {
+    for (const char* problem : {"d32_h2_f32:b0_q5_kv5", "d32_h2_f32:b2_q0_kv5", "d32_h2_f32:b2_q5_kv0",
+                                "d32_h2_f32_noin_noout:b2_q5_kv0"}) {
+        LayerCall call = everything(problem, 28);
+        EXPECT_TRUE(matches(call));
+    }
+    EXPECT_EQ(run_fake(random_call("d32_h2_f32:b0_q5_kv5", 28)).workspace_bytes, 0U);
+}
+
+TEST(Forward, RunsAtMostAsManyTasksAsAskedFor) {
+    LayerCall call = random_call("d32_h2_f32:b8_q40_kv40", 29);
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call, {.executor = FakeExecutor::kThreads, .concurrency = 3}).status, ATTNC_OK);
+    EXPECT_LE(fake_counts().most_in_flight, 3);
+}
+
+TEST(Forward, SetsTheControlWordInEveryTask) {
+    LayerCall call = everything("d32_h2_f32:b2_q20_kv20", 30);
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call, {.executor = FakeExecutor::kThreads, .concurrency = 4}).status, ATTNC_OK);
+    EXPECT_EQ(fake_counts().wrong_control_words, 0);
+}
+
+TEST(Forward, UnmaskedCallsUseUnmaskedKernels) {
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(random_call("d32_h2_f32:b2_q20_kv10", 31)).status, ATTNC_OK);
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_MASKED], 0);
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_GUARDED], 0);
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_MERGE], 0);
+}
+
+TEST(Forward, RandomCallsMatchTheReference) {
+    Random random(99);
+    for (int round = 0; round < 150; ++round) {
+        Config config;
+        config.num_kv_heads = random.between(1, 3);
+        config.num_heads = config.num_kv_heads * random.between(1, 3);
+        config.d_model = random.between(1, 40);
+        config.head_dim = random.between(1, 40);
+        config.v_head_dim = random.chance(0.5) ? config.head_dim : random.between(1, 40);
+        config.in_proj = random.chance(0.6), config.out_proj = random.chance(0.6);
+        if (!config.in_proj && !config.out_proj) config.d_model = 0;
+        if (config.in_proj && random.chance(0.3)) config.k_dim = random.between(1, 20);
+        if (config.in_proj && random.chance(0.3)) config.v_dim = random.between(1, 20);
+        config.causal = random.chance(0.2);
+        config.bias_kv = config.in_proj && random.chance(0.2), config.zero_attn = random.chance(0.2);
+        const Sizes sizes{random.between(1, 4), random.between(1, 50), random.between(0, 50)};
+        LayerCall call = random_call(config, sizes, static_cast<uint64_t>(round));
+        call.probs = random.chance(0.5), call.probs_averaged = random.chance(0.5),
+        call.lse = random.chance(0.5);
+        const auto shape = [&]() -> std::vector<int64_t> {
+            return {random.chance(0.5) ? 1 : sizes.batch, random.chance(0.5) ? 1 : call.config.num_heads,
+                    random.chance(0.5) ? 1 : sizes.seq_q, random.chance(0.2) ? 1 : sizes.seq_kv};
+        };
+        const auto seed = static_cast<uint64_t>(round);
+        if (random.chance(0.3)) call.keep_mask = random_mask(shape(), seed, 0.7);
+        if (random.chance(0.3)) call.drop_mask = random_mask(shape(), seed + 1, 0.2);
+        if (random.chance(0.3)) call.bias = random_array(shape(), seed + 2, 2);
+        if (random.chance(0.2)) call.key_keep_mask = random_mask({sizes.batch, sizes.seq_kv}, seed, 0.8);
+        if (random.chance(0.2)) call.key_bias = random_array({sizes.batch, sizes.seq_kv}, seed, 2);
+        if (random.chance(0.5)) {
+            call.key_lengths = filled<int64_t>({sizes.batch}, 0);
+            for (auto& n : call.key_lengths.values) n = random.between(0, sizes.seq_kv);
+        }
+        if (random.chance(0.5)) {
+            call.query_lengths = filled<int64_t>({sizes.batch}, 0);
+            for (auto& n : call.query_lengths.values) n = random.between(0, sizes.seq_q);
+        }
+        call.causal = static_cast<attnc_causal>(random.between(0, 3));
+        call.empty_rows = static_cast<attnc_empty_rows>(random.between(0, 3));
+        if (random.chance(0.3)) call.qk_scale = 0.3F;
+        FakeOptions options;
+        options.layout = {0, 16 * random.between(1, 4), random.between(1, 40), random.between(1, 20)};
+        const int64_t qk = padded_head(call.config.head_dim), v = padded_head(call.config.v_head_dim);
+        if (config.in_proj && (qk % 32 != 0 || v % 32 != 0 || random.chance(0.5))) options.layout.panel = 16;
+        if (config.in_proj && qk == v && random.chance(0.3)) options.layout.panel = 2 * qk;
+        options.rank4 = !config.in_proj && random.chance(0.5);
+        options.row_gap = random.between(0, 3), options.item_gap = random.between(0, 3);
+        options.wide_lengths = random.chance(0.5);
+        options.executor = static_cast<FakeExecutor>(random.between(0, 3));
+        options.concurrency = options.executor == FakeExecutor::kNone ? 1 : random.between(1, 6);
+        EXPECT_TRUE(matches(call, options)) << "round " << round;
+    }
+}
+
+}  // namespace
+}  // namespace attnc::test
