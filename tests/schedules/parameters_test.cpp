@@ -68,9 +68,8 @@ INSTANTIATE_TEST_SUITE_P(
     EveryField, Parameters,
     ::testing::Combine(
         ::testing::ValuesIn(all_targets()),
-        ::testing::Values("panel:16", "out_panel:32,project_out.rows:1", "project_heads.rows:1",
-                          "project_out.rows:1", "attend.rows:8",
-                          "attend.q_vectors:2,attend.key_rows:1,attend.tail_rows:1,attend.rows:32",
+        ::testing::Values("panel:16", "out_panel:16,project_out.rows:2", "project_heads.rows:1",
+                          "project_out.rows:1", "attend.rows:8", "attend.q_vectors:1,attend.rows:16",
                           "attend.key_rows:1,attend.tail_rows:1", "attend.context_rows:1",
                           "attend.context_columns:16,attend.context_rows:2",
                           "attend_masked.rows:8,attend_masked.context_rows:1",

@@ -1,0 +1,39 @@
+// The two small examples: they run, check themselves, and say what they should.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "run_program.h"
+
+namespace attnc::test {
+namespace {
+
+// A float64 computation of the same layer has the root mean square 0.252231.
+TEST(CLayer, ReturnsOutAndWeights) {
+    const Finished finished = run_program({C_LAYER_PROGRAM});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_EQ(finished.err, "");
+    EXPECT_EQ(finished.out.rfind("out [32, 50, 512], root mean square 0.25223\n", 0), 0U) << finished.out;
+    EXPECT_NE(finished.out.find("\nweights [32, 8, 50, 50], rows sum to 1 within "), std::string::npos)
+        << finished.out;
+}
+
+TEST(CLayer, IsPlainCOfLessThanSixtyLines) {
+    const std::string source = read_text(C_LAYER_SOURCE);
+    EXPECT_GT(source.size(), 0U);
+    EXPECT_LT(std::count(source.begin(), source.end(), '\n'), 60);
+}
+
+TEST(CrossAttention, PaddingDoesNotMatter) {
+    const Finished finished = run_program({CROSS_ATTENTION_PROGRAM});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_EQ(finished.err, "");
+    EXPECT_EQ(finished.out.rfind("decoder: out [3, 7, 256] from seq_kv 50, d_model 320\n", 0), 0U)
+        << finished.out;
+    EXPECT_NE(finished.out.find("NaN in all padding changes no bit of the result\n"), std::string::npos)
+        << finished.out;
+}
+
+}  // namespace
+}  // namespace attnc::test
