@@ -15,7 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 double median(std::vector<double> values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -80,7 +82,8 @@ public:
         attnc_inputs inputs = inputs_of(set);
         attnc_outputs outputs = outputs_of(set);
         attnc_error error;
-        check_status(attnc_layer_forward(layer_, &inputs, &outputs, &run_, &error), error, "attnc_layer_forward");
+        check_status(attnc_layer_forward(layer_, &inputs, &outputs, &run_, &error), error,
+                     "attnc_layer_forward");
     }
 
     // Calls enough to be timed; returns the seconds of one.
@@ -177,7 +180,8 @@ double call_operations(const Problem& problem) {
     const Config& config = problem.config;
     const auto [batch, seq_q, seq_kv] = problem.sizes;
     const auto product = [](auto... factors) { return (static_cast<double>(factors) * ...); };
-    double multiply_adds = product(config.num_heads, config.head_dim + config.v_head_dim, visible_pairs(problem));
+    double multiply_adds =
+        product(config.num_heads, config.head_dim + config.v_head_dim, visible_pairs(problem));
     if (config.in_proj) {
         multiply_adds += product(seq_q, config.d_model, config.num_heads * config.head_dim) +
                          product(seq_kv, config.k_dim, config.num_kv_heads * config.head_dim) +
@@ -194,7 +198,9 @@ std::vector<BenchResult> bench_layers(const std::vector<BenchPart>& parts, const
     const Pool pool(options.threads);
     const attnc_executor& executor = *pool.executor();
     std::vector<std::unique_ptr<TimedPart>> timed;
-    for (const BenchPart& part : parts) timed.push_back(std::make_unique<TimedPart>(part, options, &executor));
+    timed.reserve(parts.size());
+    for (const BenchPart& part : parts)
+        timed.push_back(std::make_unique<TimedPart>(part, options, &executor));
     for (auto& part : timed) part->warm_up();
     double probe_best = probe(executor, options.threads);
 
@@ -210,6 +216,7 @@ std::vector<BenchResult> bench_layers(const std::vector<BenchPart>& parts, const
         }
     }
     std::vector<BenchResult> results;
+    results.reserve(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) results.push_back(summarise(parts[i], *timed[i], probe_best));
     return results;
 }

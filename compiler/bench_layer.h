@@ -27,9 +27,9 @@ struct BenchResult {
     double operations = 0;  // floating-point, of one call
     int64_t calls = 0;      // that were timed
     double ms_best = 0, ms_median = 0;
-    double probe_best = 0;        // operations a second of all threads together
-    double fraction_best = 0;     // best call against best probe
-    double fraction_median = 0;   // median of the ratios of calls to the probes beside them
+    double probe_best = 0;       // operations a second of all threads together
+    double fraction_best = 0;    // best call against best probe
+    double fraction_median = 0;  // median of the ratios of calls to the probes beside them
 };
 
 // The parts take turns, each beside a probe. Throws std::runtime_error.

@@ -61,6 +61,7 @@ void compile_plan(LibraryPlan& plan, const BuildRequest& request, const fs::path
         return cost(a->job) > cost(b->job);
     });
     std::vector<KernelJob> jobs;
+    jobs.reserve(kernels.size());
     for (const PlannedKernel* kernel : kernels) jobs.push_back(kernel->job);
 
     const WorkerOptions options = {
@@ -82,7 +83,8 @@ void collect_emitted(const LibraryPlan& plan, const fs::path& objects, const fs:
             for (const char* suffix : {".s", ".stmt", ".ll"}) {
                 const fs::path from = objects / (kernel.job.symbol + suffix);
                 if (!fs::exists(from)) continue;
-                move_file(from, finished / fmt::format("{}.{}.{}{}", plan.name, kernel.job.kernel, target.name, suffix));
+                move_file(from, finished / fmt::format("{}.{}.{}{}", plan.name, kernel.job.kernel,
+                                                       target.name, suffix));
             }
         }
     }
@@ -92,7 +94,8 @@ void write_files(const LibraryPlan& plan, const BuildRequest& request, const fs:
                  const fs::path& finished) {
     const Installation& installation = request.installation;
     const std::string manifest = manifest_json(plan);
-    write_archive(plan, manifest, finished / fmt::format("lib{}.a", plan.name), work, installation.runtime_archive);
+    write_archive(plan, manifest, finished / fmt::format("lib{}.a", plan.name), work,
+                  installation.runtime_archive);
     write_file(finished / (plan.name + ".h"), header_text(plan));
     write_file(finished / (plan.name + ".json"), manifest);
     write_file(finished / (plan.name + "Config.cmake"), cmake_config_text(plan));
@@ -110,7 +113,8 @@ std::vector<fs::path> move_files(const fs::path& finished, const fs::path& outpu
     std::sort(names.begin(), names.end());
     for (const fs::path& name : names) {
         if (fs::is_directory(output / name)) {  // the one reason for which a move may fail half-way
-            throw std::runtime_error(fmt::format("cannot write {}: it is a folder", (output / name).string()));
+            throw std::runtime_error(
+                fmt::format("cannot write {}: it is a folder", (output / name).string()));
         }
     }
     for (fs::path& name : names) {

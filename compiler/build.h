@@ -13,11 +13,11 @@
 namespace attnc {
 
 struct BuildRequest {
-    Config config;                     // as given; build_library completes and validates it
-    std::string name;                  // C identifier; empty: default_library_name(config)
-    std::vector<std::string> targets;  // in any order, each once; empty: the usual CPU set
-    std::string schedule;              // schedule text laid over each target's default; empty: the defaults
-    std::filesystem::path output;      // folder for the files; made if it isn't there
+    Config config;                       // as given; build_library completes and validates it
+    std::string name;                    // C identifier; empty: default_library_name(config)
+    std::vector<std::string> targets;    // in any order, each once; empty: the usual CPU set
+    std::string schedule;                // schedule text laid over each target's default; empty: the defaults
+    std::filesystem::path output;        // folder for the files; made if it isn't there
     std::filesystem::path kernel_cache;  // folder with compiled kernels to take from and add to; empty: none
     Installation installation;           // of attnc; installation_of(path of the command)
     int jobs = 0;                        // worker processes at a time; 0: one per CPU this process may use

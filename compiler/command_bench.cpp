@@ -42,8 +42,8 @@ std::string chosen_target(const std::string& asked) {
     const int64_t here = detect_cpu_features();
     if (!asked.empty()) {
         if (int64_t lacking = cpu_features(asked) & ~here; lacking != 0) {
-            throw std::runtime_error(
-                fmt::format("this machine cannot run {}: it lacks {}", asked, feature_names(lacking).front()));
+            throw std::runtime_error(fmt::format("this machine cannot run {}: it lacks {}", asked,
+                                                 feature_names(lacking).front()));
         }
         return asked;
     }
@@ -73,7 +73,8 @@ struct BuiltPart {
 std::vector<BuiltPart> build_parts(const Problem& problem, const Options& options, const std::string& target,
                                    const fs::path& folder) {
     std::vector<BuiltPart> parts = {{"layer", problem, {}}};
-    if (problem.config.in_proj || problem.config.out_proj) parts.push_back({"attention", attention_alone(problem), {}});
+    if (problem.config.in_proj || problem.config.out_proj)
+        parts.push_back({"attention", attention_alone(problem), {}});
     Progress progress("compiling kernels");
     for (BuiltPart& part : parts) {
         BuildRequest request;
@@ -82,7 +83,8 @@ std::vector<BuiltPart> build_parts(const Problem& problem, const Options& option
         request.schedule = options.schedule;
         request.output = folder;
         // The parts share their kernels, so each is compiled once even where nobody keeps a cache.
-        request.kernel_cache = options.kernel_cache.empty() ? folder / "kernels" : fs::path(options.kernel_cache);
+        request.kernel_cache =
+            options.kernel_cache.empty() ? folder / "kernels" : fs::path(options.kernel_cache);
         request.installation = own_installation();
         request.progress = [&](int done, int all) { progress.show(done, all); };
         part.archive = build_library(request).archive;
@@ -106,8 +108,8 @@ Json result_json(const Problem& problem, const BenchResult& result, const std::s
 }
 
 void print_header() {
-    fmt::print("{:<10}{:>12}{:>12}{:>11}{:>11}{:>13}{:>9}\n", "", "best ms", "median ms", "GFLOP/s", "best/peak",
-               "median/peak", "calls");
+    fmt::print("{:<10}{:>12}{:>12}{:>11}{:>11}{:>13}{:>9}\n", "", "best ms", "median ms", "GFLOP/s",
+               "best/peak", "median/peak", "calls");
 }
 
 void print_result(const BenchResult& result) {
@@ -127,8 +129,9 @@ void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, 
     }
     const std::vector<BenchResult> results =
         bench_layers(parts, {.target = target, .threads = options.threads, .seconds = options.seconds});
-    fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target, options.threads,
-               options.threads == 1 ? "" : "s", fma_probe_name(), results.front().probe_best / 1e9);
+    fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target,
+               options.threads, options.threads == 1 ? "" : "s", fma_probe_name(),
+               results.front().probe_best / 1e9);
     print_header();
     Json list = Json::array();
     for (const BenchResult& result : results) {
@@ -162,7 +165,8 @@ void run(const Options& options) {
         }
         problems.push_back(parse_problem(text));
         const Sizes& sizes = problems.back().sizes;
-        if (sizes.batch == 0 || sizes.seq_q == 0) throw UsageError(fmt::format("problem '{}' has no rows", text));
+        if (sizes.batch == 0 || sizes.seq_q == 0)
+            throw UsageError(fmt::format("problem '{}' has no rows", text));
     }
     const std::string target = chosen_target(options.target);
     const TemporaryFolder folder(system_temporary_folder());
@@ -177,19 +181,17 @@ void run(const Options& options) {
         for (const Json& result : Json::parse(read_file(json))) results.push_back(result);
     }
     if (options.json.empty()) return;
-    const Json all = {{"attnc", kVersion},
-                      {"date", now()},
-                      {"cpu", cpu_model()},
-                      {"cpus", std::thread::hardware_concurrency()},
-                      {"probe", fma_probe_name()},
-                      {"results", results}};
+    const Json all = {{"attnc", kVersion},         {"date", now()},
+                      {"cpu", cpu_model()},        {"cpus", std::thread::hardware_concurrency()},
+                      {"probe", fma_probe_name()}, {"results", results}};
     write_file(options.json, all.dump(2) + "\n");
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("bench", "Time a layer beside a probe of the machine's multiply-adds");
+    CLI::App* command =
+        app.add_subcommand("bench", "Time a layer beside a probe of the machine's multiply-adds");
     auto options = std::make_shared<Options>();
     command->add_option("problem", options->problems, "Problem strings with sizes: d512_h8_f32:b32_q50_kv50")
         ->required();
@@ -197,7 +199,8 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::Range(1, 1024));
     command->add_option("--seconds", options->seconds, "How long to measure each problem; default: 2")
         ->check(CLI::Range(0.0, 3600.0));
-    command->add_option("--target", options->target, "Instruction set; default: the best that this machine runs");
+    command->add_option("--target", options->target,
+                        "Instruction set; default: the best that this machine runs");
     command->add_option("--schedule", options->schedule, "Parameters that differ from the defaults");
     command->add_option("--json", options->json, "Also write the results to this file");
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
@@ -205,8 +208,10 @@ void add_bench_command(CLI::App& app) {
     command->footer(
         "Example:\n"
         "  attnc bench d512_h8_f32:b32_q50_kv50 --threads 2 --json bench.json\n"
-        "Layer and attention alone take turns with independent multiply-adds in registers; best/peak compares the\n"
-        "best call with the best probe, median/peak is the median over calls of call and probe side by side.");
+        "Layer and attention alone take turns with independent multiply-adds in registers; best/peak "
+        "compares the\n"
+        "best call with the best probe, median/peak is the median over calls of call and probe side by "
+        "side.");
     command->callback([options] { run(*options); });
 }
 

@@ -44,23 +44,31 @@ void add_build_command(CLI::App& app) {
     add_config_options(*command, options->config);
     command->add_option("--name", options->request.name,
                         "Name of the library and its function; default: attnc_ and the problem string");
-    command->add_option("--target", options->request.targets,
-                        "Instruction sets, by Halide's names, separated by commas; default: attnc list --targets")
-        ->delimiter(',');
+    command
+        ->add_option(
+            "--target", options->request.targets,
+            "Instruction sets, by Halide's names, separated by commas; default: attnc list --targets")
+        ->delimiter(',')
+        ->allow_extra_args(false);
     command->add_option("--schedule", options->request.schedule,
                         "Parameters that differ from the defaults: panel:32,attend.rows:48");
-    command->add_option("--emit", options->emit, "Also write per kernel: asm, stmt (Halide's statements), llvm")
+    command
+        ->add_option("--emit", options->emit, "Also write per kernel: asm, stmt (Halide's statements), llvm")
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->check(CLI::IsMember({"asm", "stmt", "llvm"}));
-    command->add_option("--jobs,-j", options->request.jobs, "Worker processes at a time; default: one per CPU")
+    command
+        ->add_option("--jobs,-j", options->request.jobs, "Worker processes at a time; default: one per CPU")
         ->check(CLI::Range(1, 1024));
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
-    command->add_option("--output,-o", options->output, "Folder for the files; made if it isn't there")->required();
+    command->add_option("--output,-o", options->output, "Folder for the files; made if it isn't there")
+        ->required();
     command->footer(
         "Example:\n"
         "  attnc build --d-model 512 --num-heads 8 --name my_attention -o generated\n"
-        "writes generated/libmy_attention.a, my_attention.h and .json, the runtime with its headers, and files for\n"
+        "writes generated/libmy_attention.a, my_attention.h and .json, the runtime with its headers, and "
+        "files for\n"
         "CMake and pkg-config.");
     command->callback([options] { run(*options); });
 }

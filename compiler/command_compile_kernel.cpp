@@ -33,7 +33,8 @@ void add_compile_kernel_command(CLI::App& app) {
     command->add_flag("--versions", options->versions, "Say what the code is made with");
     command->footer(
         "Example:\n"
-        "  attnc compile-kernel --kernel attend --config hd64_vhd64 --target x86-64-linux --symbol attend -o kernel");
+        "  attnc compile-kernel --kernel attend --config hd64_vhd64 --target x86-64-linux --symbol attend -o "
+        "kernel");
     command->callback([options] {
         if (options->versions) {
             fmt::print("{}\n", to_json(compiler_versions()));

@@ -42,9 +42,12 @@ void add_explain_command(CLI::App& app) {
     };
     CLI::App* command = app.add_subcommand("explain", "Say which schedule a problem gets, and why");
     auto options = std::make_shared<Options>();
-    command->add_option("problem", options->problem, "Problem string: d512_h8_f32 or d512_h8_f32:b32_q50_kv50")
+    command
+        ->add_option("problem", options->problem, "Problem string: d512_h8_f32 or d512_h8_f32:b32_q50_kv50")
         ->required();
-    command->add_option("--target", options->targets, "Instruction sets, separated by commas")->delimiter(',');
+    command->add_option("--target", options->targets, "Instruction sets, separated by commas")
+        ->delimiter(',')
+        ->allow_extra_args(false);
     command->footer("Example:\n  attnc explain d512_h8_f32 --target x86-64-linux-avx512_skylake");
     command->callback([options] { explain(options->problem, options->targets); });
 }

@@ -18,7 +18,8 @@ namespace {
 void list_targets() {
     for (const char* target : kCpuTargets) {
         const std::vector<std::string> names = feature_names(cpu_features(target));
-        fmt::print("{:<28}{}\n", target, names.empty() ? "any x86-64 CPU" : fmt::format("{}", fmt::join(names, " ")));
+        fmt::print("{:<28}{}\n", target,
+                   names.empty() ? "any x86-64 CPU" : fmt::format("{}", fmt::join(names, " ")));
     }
 }
 

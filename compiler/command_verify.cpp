@@ -53,7 +53,8 @@ struct LibraryTarget {
 };
 
 // The library's targets, or those of them that were asked for.
-std::vector<LibraryTarget> library_targets(const attnc_library* library, const std::vector<std::string>& asked) {
+std::vector<LibraryTarget> library_targets(const attnc_library* library,
+                                           const std::vector<std::string>& asked) {
     std::vector<LibraryTarget> targets;
     for (int64_t n = 0; attnc_library_target_name(library, n) != nullptr; ++n) {
         const std::string name = attnc_library_target_name(library, n);
@@ -62,7 +63,8 @@ std::vector<LibraryTarget> library_targets(const attnc_library* library, const s
         }
     }
     for (const std::string& name : asked) {
-        if (std::none_of(targets.begin(), targets.end(), [&](const LibraryTarget& t) { return t.name == name; })) {
+        if (std::none_of(targets.begin(), targets.end(),
+                         [&](const LibraryTarget& t) { return t.name == name; })) {
             throw std::runtime_error(fmt::format("the library has no target {}", name));
         }
     }
@@ -87,9 +89,10 @@ int verify_library(const Options& options) {
             const std::string wrong = check_call(library, target.name, *call, want);
             ++(wrong.empty() ? tally.passed : tally.failed);
             if (wrong.empty()) continue;
-            fmt::print("{} on {}, seed {}: {}\n  to repeat: attnc verify {} --target {} --seed {} --count 1\n",
-                       to_string(call->problem), target.name, call->seed, wrong, options.library, target.name,
-                       call->seed);
+            fmt::print(
+                "{} on {}, seed {}: {}\n  to repeat: attnc verify {} --target {} --seed {} --count 1\n",
+                to_string(call->problem), target.name, call->seed, wrong, options.library, target.name,
+                call->seed);
         }
         progress.show(i + 1, options.count);
     }
@@ -131,7 +134,8 @@ public:
             request.config = config;
             request.targets = options_.targets;
             request.output = folder_;
-            request.kernel_cache = options_.kernel_cache.empty() ? folder_ / "kernels" : fs::path(options_.kernel_cache);
+            request.kernel_cache =
+                options_.kernel_cache.empty() ? folder_ / "kernels" : fs::path(options_.kernel_cache);
             request.installation = own_installation();
             const BuildResult built = build_library(request);
             found = libraries_.emplace(key, LoadedLibrary(built.archive, own_installation())).first;
@@ -161,14 +165,17 @@ Reference sizes_of(const CaseFile& file) {
 // "" if every expected tensor that a library can give is as it must be.
 std::string check_case(const CaseFile& file, const attnc_library* library, const std::string& target) {
     const auto expects = [&](const char* role) { return file.expected.contains(role); };
-    const Wanted wanted = {.probs = expects("probs"), .probs_averaged = expects("avg_probs"), .lse = expects("lse")};
+    const Wanted wanted = {
+        .probs = expects("probs"), .probs_averaged = expects("avg_probs"), .lse = expects("lse")};
     const Reference got = run_layer(library, target, file.weights, file.inputs, file.options.empty_rows,
                                     static_cast<float>(file.options.qk_scale), wanted, sizes_of(file));
     std::string wrong;
     for (const auto& [role, expected] : file.expected) {
         if (role == "ctx" && got.context.empty()) continue;  // inside the layer: no output of a library
+        if (role.ends_with("_f64_arithmetic")) continue;     // what float64 would give where float32 rounds
         const Comparison comparison = compare(result_of_role(file, got, role), expected);
-        if (!comparison.ok()) wrong += fmt::format("{}{}: {}", wrong.empty() ? "" : "; ", role, comparison.text());
+        if (!comparison.ok())
+            wrong += fmt::format("{}{}: {}", wrong.empty() ? "" : "; ", role, comparison.text());
     }
     return wrong;
 }
@@ -193,7 +200,8 @@ int verify_cases(const Options& options, const fs::path& folder) {
 }
 
 void run(const Options& options) {
-    if (options.library.empty() == options.cases.empty()) throw UsageError("give a library or --cases, one of them");
+    if (options.library.empty() == options.cases.empty())
+        throw UsageError("give a library or --cases, one of them");
     const std::string what = options.library.empty() ? options.cases : options.library;
     const TemporaryFolder folder(system_temporary_folder());  // here, since the process apart may be killed
     const int code = run_apart(what, [&] {
@@ -208,17 +216,21 @@ void add_verify_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("verify", "Compare a library's results with float64");
     auto options = std::make_shared<Options>();
     command->add_option("library", options->library, "lib<name>.a, checked on random calls");
-    command->add_option("--cases", options->cases, "Folder of case files: build what each asks for, run, compare");
+    command->add_option("--cases", options->cases,
+                        "Folder of case files: build what each asks for, run, compare");
     command->add_option("--target", options->targets, "Only these instruction sets, separated by commas")
-        ->delimiter(',');
+        ->delimiter(',')
+        ->allow_extra_args(false);
     command->add_option("--seed", options->seed, "Of the first random call; default: 1");
-    command->add_option("--count", options->count, "Random calls; default: 24")->check(CLI::Range(1, 1000000));
+    command->add_option("--count", options->count, "Random calls; default: 24")
+        ->check(CLI::Range(1, 1000000));
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
     command->footer(
         "Example:\n"
         "  attnc verify generated/libmy_attention.a\n"
-        "Each call is within the error bounds of docs/numerics.md or has failed. An instruction set that this machine\n"
+        "Each call is within the error bounds of docs/numerics.md or has failed. An instruction set that "
+        "this machine\n"
         "lacks is skipped.");
     command->callback([options] { run(*options); });
 }

@@ -69,8 +69,9 @@ Halide::Module build_module(const KernelJob& job) {
     for (const AbstractGenerator::ArgInfo& info : generator->arginfos()) {
         if (info.dir != ArgInfoDirection::Input) continue;
         for (const Halide::Parameter& p : generator->input_parameter(info.name)) {
-            arguments.emplace_back(p.name(), p.is_buffer() ? Halide::Argument::InputBuffer : Halide::Argument::InputScalar,
-                                   p.type(), p.dimensions(), p.get_argument_estimates());
+            arguments.emplace_back(
+                p.name(), p.is_buffer() ? Halide::Argument::InputBuffer : Halide::Argument::InputScalar,
+                p.type(), p.dimensions(), p.get_argument_estimates());
         }
     }
     return pipeline.compile_to_module(arguments, job.symbol, target, Halide::LinkageType::ExternalPlusArgv);
@@ -122,9 +123,12 @@ void write_emitted(const Halide::Module& module, const fs::path& prefix, const E
 }  // namespace
 
 void compile_kernel(const KernelJob& job, const fs::path& prefix, const Emit& emit) {
-    Reporter reporter;
+    static Reporter reporter;
     Halide::set_custom_compile_time_error_reporter(&reporter);
     clear_halide_environment();
+#ifdef __SANITIZE_ADDRESS__
+    Halide::set_compiler_stack_size(0);  // the sanitizer doesn't follow Halide to a stack of its own
+#endif
 
     const Halide::Module module = build_module(job);
     const Halide::Internal::LoweredFunc& function = entry(module, job);
@@ -146,7 +150,6 @@ void compile_kernel(const KernelJob& job, const fs::path& prefix, const Emit& em
     }
     if (emit.any()) write_emitted(module, prefix, emit);
     write_file(prefix.string() + ".json", to_json(info));
-    Halide::set_custom_compile_time_error_reporter(nullptr);
 }
 
 CompilerVersions compiler_versions() {
@@ -158,9 +161,10 @@ CompilerVersions compiler_versions() {
     }
     const auto changed = fs::last_write_time(halide.dli_fname).time_since_epoch().count();
     identity += fmt::format("|{}|{}", fs::file_size(halide.dli_fname), changed);
-    return {.halide = fmt::format("{}.{}.{}", HALIDE_VERSION_MAJOR, HALIDE_VERSION_MINOR, HALIDE_VERSION_PATCH),
-            .llvm = fmt::format("{}.{}", llvm / 10, llvm % 10),
-            .identity = hash128_hex(identity)};
+    return {
+        .halide = fmt::format("{}.{}.{}", HALIDE_VERSION_MAJOR, HALIDE_VERSION_MINOR, HALIDE_VERSION_PATCH),
+        .llvm = fmt::format("{}.{}", llvm / 10, llvm % 10),
+        .identity = hash128_hex(identity)};
 }
 
 }  // namespace attnc

@@ -24,12 +24,15 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
         ->group(kSizes);
     command.add_option("--head-dim", config.head_dim, "Features of a head; default: d-model / num-heads")
         ->group(kSizes);
-    command.add_option("--v-head-dim", config.v_head_dim, "Features of a head of the values; default: head-dim")
+    command
+        .add_option("--v-head-dim", config.v_head_dim, "Features of a head of the values; default: head-dim")
         ->group(kSizes);
     command.add_option("--k-dim", config.k_dim, "Features of the key input; default: d-model")->group(kSizes);
-    command.add_option("--v-dim", config.v_dim, "Features of the value input; default: d-model")->group(kSizes);
+    command.add_option("--v-dim", config.v_dim, "Features of the value input; default: d-model")
+        ->group(kSizes);
 
-    command.add_flag("--no-in-proj", options.no_in_proj, "Query, key and value arrive projected")->group(kParts);
+    command.add_flag("--no-in-proj", options.no_in_proj, "Query, key and value arrive projected")
+        ->group(kParts);
     command.add_flag("--no-out-proj", options.no_out_proj, "The merged heads are the output")->group(kParts);
     command.add_flag("--causal", config.causal, "Calls that name no diagonal are causal (bottom-right)")
         ->group(kParts);
@@ -38,8 +41,8 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
     command.add_flag("--add-bias-kv", config.bias_kv, "Append one learned key and value")->group(kParts);
     command.add_flag("--add-zero-attn", config.zero_attn, "Append a key and value of zeros")->group(kParts);
 
-    CLI::Option* file =
-        command.add_option("--hf-config", options.hf_config, "config.json of a Hugging Face model, instead of sizes");
+    CLI::Option* file = command.add_option("--hf-config", options.hf_config,
+                                           "config.json of a Hugging Face model, instead of sizes");
     file->group(kModel);
     command.add_option("--layer", options.layer, "Which attention of the model: encoder.self")
         ->group(kModel)
@@ -55,10 +58,12 @@ Config chosen_config(const ConfigOptions& options) {
     const bool described = !(config == Config{});
     const int ways = int{described} + int{!options.problem.empty()} + int{!options.hf_config.empty()};
     if (ways == 0) {
-        throw UsageError("no configuration: give --d-model and --num-heads, a problem string, or --hf-config");
+        throw UsageError(
+            "no configuration: give --d-model and --num-heads, a problem string, or --hf-config");
     }
     if (ways > 1) {
-        throw UsageError("more than one configuration: give sizes, a problem string or --hf-config, not several");
+        throw UsageError(
+            "more than one configuration: give sizes, a problem string or --hf-config, not several");
     }
     if (!options.problem.empty()) return parse_config(options.problem);
     if (!options.hf_config.empty()) return config_from_hf(options.hf_config, options.layer);

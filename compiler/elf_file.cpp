@@ -54,11 +54,13 @@ ElfObject::ElfObject(std::string_view bytes) {
 
     std::vector<Elf64_Shdr> headers;
     for (uint64_t i = 0; i < header.e_shnum; ++i) {
-        headers.push_back(record<Elf64_Shdr>(bytes, header.e_shoff + i * sizeof(Elf64_Shdr), "section table"));
+        headers.push_back(
+            record<Elf64_Shdr>(bytes, header.e_shoff + i * sizeof(Elf64_Shdr), "section table"));
     }
     for (const Elf64_Shdr& section : headers) {
         std::string_view contents;
-        if (section.sh_type != SHT_NOBITS) contents = range(bytes, section.sh_offset, section.sh_size, "section");
+        if (section.sh_type != SHT_NOBITS)
+            contents = range(bytes, section.sh_offset, section.sh_size, "section");
         sections_.push_back({"", section.sh_type, section.sh_flags, contents, section.sh_link});
     }
     if (header.e_shstrndx >= sections_.size()) damaged("section names");

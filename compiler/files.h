@@ -17,7 +17,8 @@ std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
 void duplicate_file(const std::filesystem::path& from, const std::filesystem::path& to);
-void move_file(const std::filesystem::path& from, const std::filesystem::path& to);  // in one file system; replaces
+void move_file(const std::filesystem::path& from,
+               const std::filesystem::path& to);  // in one file system; replaces
 
 // Makes a folder and its parents. Throws std::runtime_error: "cannot make folder x: Permission denied".
 void make_folder(const std::filesystem::path& path);

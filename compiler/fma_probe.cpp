@@ -23,8 +23,8 @@ __attribute__((target("avx512f"))) void rounds_avx512() {
             "vfmadd231ps %12, %12, %3\n\tvfmadd231ps %12, %12, %4\n\tvfmadd231ps %12, %12, %5\n\t"
             "vfmadd231ps %12, %12, %6\n\tvfmadd231ps %12, %12, %7\n\tvfmadd231ps %12, %12, %8\n\t"
             "vfmadd231ps %12, %12, %9\n\tvfmadd231ps %12, %12, %10\n\tvfmadd231ps %12, %12, %11"
-            : "+v"(a0), "+v"(a1), "+v"(a2), "+v"(a3), "+v"(a4), "+v"(a5), "+v"(a6), "+v"(a7), "+v"(a8), "+v"(a9),
-              "+v"(a10), "+v"(a11)
+            : "+v"(a0), "+v"(a1), "+v"(a2), "+v"(a3), "+v"(a4), "+v"(a5), "+v"(a6), "+v"(a7), "+v"(a8),
+              "+v"(a9), "+v"(a10), "+v"(a11)
             : "v"(x));
     }
 }
@@ -39,8 +39,8 @@ __attribute__((target("avx2,fma"))) void rounds_avx2() {
             "vfmadd231ps %12, %12, %3\n\tvfmadd231ps %12, %12, %4\n\tvfmadd231ps %12, %12, %5\n\t"
             "vfmadd231ps %12, %12, %6\n\tvfmadd231ps %12, %12, %7\n\tvfmadd231ps %12, %12, %8\n\t"
             "vfmadd231ps %12, %12, %9\n\tvfmadd231ps %12, %12, %10\n\tvfmadd231ps %12, %12, %11"
-            : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9),
-              "+x"(a10), "+x"(a11)
+            : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(a6), "+x"(a7), "+x"(a8),
+              "+x"(a9), "+x"(a10), "+x"(a11)
             : "x"(x));
     }
 }
@@ -51,10 +51,12 @@ void rounds_sse2() {  // a multiply and an add for each lane's two operations; b
     __m128 x = _mm_setzero_ps();
     for (int64_t i = 0; i < kRounds; ++i) {
         asm volatile(
-            "mulps %12, %0\n\taddps %12, %1\n\tmulps %12, %2\n\taddps %12, %3\n\tmulps %12, %4\n\taddps %12, %5\n\t"
-            "mulps %12, %6\n\taddps %12, %7\n\tmulps %12, %8\n\taddps %12, %9\n\tmulps %12, %10\n\taddps %12, %11"
-            : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9),
-              "+x"(a10), "+x"(a11)
+            "mulps %12, %0\n\taddps %12, %1\n\tmulps %12, %2\n\taddps %12, %3\n\tmulps %12, %4\n\taddps %12, "
+            "%5\n\t"
+            "mulps %12, %6\n\taddps %12, %7\n\tmulps %12, %8\n\taddps %12, %9\n\tmulps %12, %10\n\taddps "
+            "%12, %11"
+            : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(a6), "+x"(a7), "+x"(a8),
+              "+x"(a9), "+x"(a10), "+x"(a11)
             : "x"(x));
     }
 }

@@ -75,8 +75,7 @@ std::vector<std::string> worker_command(const std::filesystem::path& attnc, cons
 bool is_allowed_undefined(std::string_view name) {
     constexpr std::array<std::string_view, 6> kExact = {"halide_malloc", "halide_free", "memcpy",
                                                         "memmove",       "memset",      "memcmp"};
-    return name.starts_with("halide_error") ||
-           std::find(kExact.begin(), kExact.end(), name) != kExact.end();
+    return name.starts_with("halide_error") || std::find(kExact.begin(), kExact.end(), name) != kExact.end();
 }
 
 int argument_by_name(std::string_view name) {

@@ -31,7 +31,7 @@ struct KernelInfo {
     int64_t stack_bytes = 0;             // stack that one call takes at most
     int64_t code_bytes = 0;
 };
-std::string to_json(const KernelInfo& info);           // one line
+std::string to_json(const KernelInfo& info);            // one line
 KernelInfo parse_kernel_info(const std::string& json);  // throws std::runtime_error
 
 // Most stack that a kernel may take: threads of any host have more than that.

@@ -36,7 +36,8 @@ int available_cpus() {
     const bool refused = result.signal == 0 && !result.timed_out && !reason.empty();
     const std::string ended = describe_failure(result, kTimeLimit);
     if (!refused) reason = reason.empty() ? ended : fmt::format("{}: {}", ended, reason);
-    throw std::runtime_error(fmt::format("cannot compile {} for {}: {}; to repeat: {}", job.kernel, job.target, reason,
+    throw std::runtime_error(fmt::format("cannot compile {} for {}: {}; to repeat: {}", job.kernel,
+                                         job.target, reason,
                                          quoted(worker_command(options.attnc, job, "kernel", options.emit))));
 }
 
@@ -54,7 +55,8 @@ CompiledKernel obtain(const KernelJob& job, const WorkerOptions& options, const 
 
 CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& options) {
     const fs::path prefix = options.folder / job.symbol;
-    const ProcessResult result = run_process(worker_command(options.attnc, job, prefix, options.emit), kTimeLimit);
+    const ProcessResult result =
+        run_process(worker_command(options.attnc, job, prefix, options.emit), kTimeLimit);
     if (!result.succeeded()) fail(job, result, options);
     const fs::path answer = prefix.string() + ".json";
     CompiledKernel kernel = {prefix.string() + ".o", parse_kernel_info(read_file(answer)), false};
@@ -62,8 +64,8 @@ CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& opti
     return kernel;
 }
 
-std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs, const CompilerVersions& versions,
-                                            const WorkerOptions& options) {
+std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs,
+                                            const CompilerVersions& versions, const WorkerOptions& options) {
     std::unique_ptr<KernelCache> cache;
     if (!options.cache.empty()) cache = std::make_unique<KernelCache>(options.cache, versions);
 
@@ -102,7 +104,8 @@ CompilerVersions versions_of(const fs::path& attnc) {
     const std::vector<std::string> command = {attnc.string(), "compile-kernel", "--versions"};
     const ProcessResult result = run_process(command, kTimeLimit);
     if (!result.succeeded()) {
-        throw std::runtime_error(fmt::format("{} does not run: {}", attnc.string(), last_line(result.output)));
+        throw std::runtime_error(
+            fmt::format("{} does not run: {}", attnc.string(), last_line(result.output)));
     }
     return parse_compiler_versions(result.output);
 }

@@ -27,8 +27,8 @@ struct CompiledKernel {
 
 // In the jobs' order. The first kernel that fails ends the others; it throws std::runtime_error with the reason and a
 // command that repeats it. Throws Interrupted.
-std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs, const CompilerVersions& versions,
-                                            const WorkerOptions& options);
+std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs,
+                                            const CompilerVersions& versions, const WorkerOptions& options);
 
 // One kernel in one worker.
 CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& options);

@@ -66,8 +66,8 @@ LayerWeights::LayerWeights(const Config& config, uint64_t seed) {
 LayerTokens::LayerTokens(const Problem& problem, uint64_t seed) {
     const Config& config = problem.config;
     const auto [batch, seq_q, seq_kv] = problem.sizes;
-    const auto make = [&, batch = batch](std::vector<float>& values, attnc_tensor& view, uint64_t which, int64_t seq,
-                                         int64_t heads, int64_t head_dim, int64_t width) {
+    const auto make = [&, batch = batch](std::vector<float>& values, attnc_tensor& view, uint64_t which,
+                                         int64_t seq, int64_t heads, int64_t head_dim, int64_t width) {
         values = generated(batch * seq * width, seed + which, 1);
         view = config.in_proj ? attnc_tensor_3d(ATTNC_F32, values.data(), batch, seq, width)
                               : attnc_tensor_4d(ATTNC_F32, values.data(), batch, heads, seq, head_dim);

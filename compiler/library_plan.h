@@ -30,10 +30,10 @@ struct PlannedTarget {
 
 struct LibraryPlan {
     std::string name;
-    std::string problem;  // canonical
-    Config config;        // complete
-    uint64_t hash = 0;    // of all that decides the library's code and memory
-    std::string symbol;   // "attnc_lib_<name>_<hash>"
+    std::string problem;                 // canonical
+    Config config;                       // complete
+    uint64_t hash = 0;                   // of all that decides the library's code and memory
+    std::string symbol;                  // "attnc_lib_<name>_<hash>"
     std::vector<PlannedTarget> targets;  // best first
     CompilerVersions versions;
 };

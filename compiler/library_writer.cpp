@@ -51,12 +51,14 @@ std::string renamings(const ElfObject& joined) {
 void check_finished(const ElfObject& object, const LibraryPlan& plan, const fs::path& runtime_archive) {
     const std::set<std::string> hooks = defined_in_archive(runtime_archive);
     for (const std::string& name : global_names(object, true)) {
-        if (name != plan.symbol) throw std::runtime_error(fmt::format("the library defines the symbol {}", name));
+        if (name != plan.symbol)
+            throw std::runtime_error(fmt::format("the library defines the symbol {}", name));
     }
     for (const std::string& name : global_names(object, false)) {
         const bool hook = name.starts_with(kRuntimePrefix);
         if (hook ? !hooks.contains(name) : !is_allowed_undefined(name)) {
-            throw std::runtime_error(fmt::format("the library needs {}, which the runtime does not have", name));
+            throw std::runtime_error(
+                fmt::format("the library needs {}, which the runtime does not have", name));
         }
     }
 }
@@ -69,7 +71,8 @@ void write_archive(const LibraryPlan& plan, const std::string& manifest, const f
     const fs::path table = folder / "table.s";
     const fs::path table_object = folder / "table.o";
     write_file(table, table_assembly(plan, manifest));
-    run_tool({tools.mc, "-filetype=obj", "-triple=x86_64-linux-gnu", "-o", table_object.string(), table.string()});
+    run_tool(
+        {tools.mc, "-filetype=obj", "-triple=x86_64-linux-gnu", "-o", table_object.string(), table.string()});
 
     const fs::path joined = folder / "joined.o";
     std::vector<std::string> join = {tools.lld, "-r", "-o", joined.string(), table_object.string()};

@@ -17,16 +17,17 @@ LlvmTools find_llvm_tools() {
         std::string* path;
     };
     std::vector<std::string> missing;
-    for (const Wanted& wanted : {Wanted{"llvm-mc", &tools.mc}, Wanted{"llvm-objcopy", &tools.objcopy},
-                                 Wanted{"llvm-ar", &tools.ar}, Wanted{"llvm-objdump", &tools.objdump},
-                                 Wanted{"ld.lld", &tools.lld}}) {
+    for (const Wanted& wanted :
+         {Wanted{"llvm-mc", &tools.mc}, Wanted{"llvm-objcopy", &tools.objcopy}, Wanted{"llvm-ar", &tools.ar},
+          Wanted{"llvm-objdump", &tools.objdump}, Wanted{"ld.lld", &tools.lld}}) {
         *wanted.path = find_program(wanted.name + "-19");
         if (wanted.path->empty()) *wanted.path = find_program(wanted.name);
         if (wanted.path->empty()) missing.push_back(wanted.name + "-19");
     }
     if (!missing.empty()) {
-        throw std::runtime_error(fmt::format("LLVM tools not found on PATH: {} (Debian packages llvm-19 and lld-19)",
-                                             fmt::join(missing, ", ")));
+        throw std::runtime_error(
+            fmt::format("LLVM tools not found on PATH: {} (Debian packages llvm-19 and lld-19)",
+                        fmt::join(missing, ", ")));
     }
     return tools;
 }

@@ -40,9 +40,11 @@ std::string library_symbol(const fs::path& archive) {
 }
 
 // The symbol is hidden, so a function inside the shared object hands it out.
-void link(const fs::path& archive, const Installation& installation, const fs::path& folder, const fs::path& shared) {
+void link(const fs::path& archive, const Installation& installation, const fs::path& folder,
+          const fs::path& shared) {
     const std::string cc = find_program("cc");
-    if (cc.empty()) throw std::runtime_error("cc not found on PATH: running a library needs a C compiler to link it");
+    if (cc.empty())
+        throw std::runtime_error("cc not found on PATH: running a library needs a C compiler to link it");
     const std::string symbol = library_symbol(archive);
     const fs::path source = folder / "getter.c";
     write_file(source, fmt::format("extern const char {0}[];\n"
@@ -67,7 +69,8 @@ LoadedLibrary::LoadedLibrary(const fs::path& archive, const Installation& instal
     const fs::path shared = folder.path() / "library.so";
     link(archive, installation, folder.path(), shared);
     handle_ = ::dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle_ == nullptr) throw std::runtime_error(fmt::format("cannot load {}: {}", archive.string(), ::dlerror()));
+    if (handle_ == nullptr)
+        throw std::runtime_error(fmt::format("cannot load {}: {}", archive.string(), ::dlerror()));
     auto* getter = reinterpret_cast<const attnc_library* (*)()>(::dlsym(handle_, kGetter));
     if (getter == nullptr) {
         ::dlclose(handle_);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <cstdio>
 #include <exception>
 #include <string>
 
@@ -28,9 +29,11 @@ std::string as_error_line(std::string text) {
     }
     while (!text.empty() && (text.back() == ' ' || text.back() == '.')) text.pop_back();
     const size_t colon = text.find(": ");
-    const size_t starts[] = {0, colon == std::string::npos ? 0 : colon + 2};  // of sentences: "--jobs: Value 0 not ..."
+    const size_t starts[] = {
+        0, colon == std::string::npos ? 0 : colon + 2};  // of sentences: "--jobs: Value 0 not ..."
     for (size_t start : starts) {
-        const bool sentence = start + 1 < text.size() && std::isupper(static_cast<unsigned char>(text[start])) &&
+        const bool sentence = start + 1 < text.size() &&
+                              std::isupper(static_cast<unsigned char>(text[start])) &&
                               !std::isupper(static_cast<unsigned char>(text[start + 1]));
         if (sentence) text[start] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[start])));
     }
@@ -39,10 +42,12 @@ std::string as_error_line(std::string text) {
 
 // The parser takes an unknown command for a missing one.
 void check_command(const CLI::App& app, int argc, char** argv) {
-    if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1]) != nullptr) return;
+    if (argc < 2 || argv[1][0] == '-') return;
     std::string known;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
-        known += (known.empty() ? "" : ", ") + command->get_name();
+    for (const CLI::App* command : app.get_subcommands(nullptr)) {
+        if (command->get_name() == argv[1]) return;
+        const bool hidden = command->get_group().empty();
+        if (!hidden) known += (known.empty() ? "" : ", ") + command->get_name();
     }
     throw attnc::UsageError(fmt::format("no command '{}': it is one of {}", argv[1], known));
 }
@@ -69,9 +74,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
     }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     attnc::handle_interrupts();
     CLI::App app("Compiles multi-head attention layers ahead of time to small native libraries.", "attnc");
     app.set_version_flag("--version", fmt::format("attnc {}", attnc::kVersion));
@@ -89,4 +92,15 @@ int main(int argc, char** argv) {
     attnc::add_generate_command(app);
     attnc::add_compile_kernel_command(app);
     return parse_and_run(app, argc, argv);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {  // of building the parser, or of printing
+        std::fputs(error.what(), stderr);
+        return kFailure;
+    }
 }

@@ -19,33 +19,41 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 Json config_json(const Config& config) {
-    return {{"d_model", config.d_model},       {"num_heads", config.num_heads},   {"num_kv_heads", config.num_kv_heads},
-            {"head_dim", config.head_dim},     {"v_head_dim", config.v_head_dim}, {"k_dim", config.k_dim},
-            {"v_dim", config.v_dim},           {"dtype", "f32"},                  {"in_proj", config.in_proj},
-            {"out_proj", config.out_proj},     {"causal", config.causal},         {"masks", config.masks},
-            {"probs", config.probs},           {"bias_kv", config.bias_kv},       {"zero_attn", config.zero_attn}};
+    return {{"d_model", config.d_model},
+            {"num_heads", config.num_heads},
+            {"num_kv_heads", config.num_kv_heads},
+            {"head_dim", config.head_dim},
+            {"v_head_dim", config.v_head_dim},
+            {"k_dim", config.k_dim},
+            {"v_dim", config.v_dim},
+            {"dtype", "f32"},
+            {"in_proj", config.in_proj},
+            {"out_proj", config.out_proj},
+            {"causal", config.causal},
+            {"masks", config.masks},
+            {"probs", config.probs},
+            {"bias_kv", config.bias_kv},
+            {"zero_attn", config.zero_attn}};
 }
 
 Json kernel_json(const PlannedKernel& kernel) {
     const KernelInfo& info = kernel.compiled.info;
-    return {{"name", kernel.job.kernel},
-            {"config", kernel.job.config},
-            {"arguments", info.arguments},
-            {"code_bytes", info.code_bytes},
-            {"scratch_bytes", info.scratch_bytes},
-            {"stack_bytes", info.stack_bytes}};
+    return {{"name", kernel.job.kernel},           {"config", kernel.job.config},
+            {"arguments", info.arguments},         {"code_bytes", info.code_bytes},
+            {"scratch_bytes", info.scratch_bytes}, {"stack_bytes", info.stack_bytes}};
 }
 
 Json target_json(const PlannedTarget& target) {
     const Layout& layout = target.schedule.layout;
     Json kernels = Json::array();
     for (const PlannedKernel& kernel : target.kernels) kernels.push_back(kernel_json(kernel));
-    return {{"name", target.name},
-            {"cpu_features", feature_names(target.features)},
-            {"layout", {{"panel", layout.panel}, {"out_panel", layout.out_panel}, {"tile_kv", layout.tile_kv}}},
-            {"schedule", to_string(target.schedule)},
-            {"schedule_origin", target.schedule_origin},
-            {"kernels", kernels}};
+    return {
+        {"name", target.name},
+        {"cpu_features", feature_names(target.features)},
+        {"layout", {{"panel", layout.panel}, {"out_panel", layout.out_panel}, {"tile_kv", layout.tile_kv}}},
+        {"schedule", to_string(target.schedule)},
+        {"schedule_origin", target.schedule_origin},
+        {"kernels", kernels}};
 }
 
 bool is_manifest(const Json& json) {
@@ -62,10 +70,10 @@ std::string manifest_in_archive(const std::string& bytes) {
 }
 
 std::string describe_target(const Json& target) {
-    std::string text = fmt::format("\n{}\n  schedule  {} ({})\n  {:<16}{:>10}{:>12}{:>10}\n",
-                                   target.at("name").get<std::string>(), target.at("schedule").get<std::string>(),
-                                   target.at("schedule_origin").get<std::string>(), "kernel", "code", "scratch",
-                                   "stack");
+    std::string text =
+        fmt::format("\n{}\n  schedule  {} ({})\n  {:<16}{:>10}{:>12}{:>10}\n",
+                    target.at("name").get<std::string>(), target.at("schedule").get<std::string>(),
+                    target.at("schedule_origin").get<std::string>(), "kernel", "code", "scratch", "stack");
     for (const Json& kernel : target.at("kernels")) {
         text += fmt::format("  {:<16}{:>10}{:>12}{:>10}\n", kernel.at("name").get<std::string>(),
                             kernel.at("code_bytes").get<int64_t>(), kernel.at("scratch_bytes").get<int64_t>(),
@@ -101,7 +109,8 @@ std::string load_manifest(const std::filesystem::path& path) {
         text.clear();  // another archive, or a damaged one
     }
     if (!is_manifest(Json::parse(text, nullptr, /*allow_exceptions=*/false))) {
-        throw std::runtime_error(fmt::format("{} is neither a library nor a manifest of attnc", path.string()));
+        throw std::runtime_error(
+            fmt::format("{} is neither a library nor a manifest of attnc", path.string()));
     }
     return text;
 }
@@ -109,15 +118,17 @@ std::string load_manifest(const std::filesystem::path& path) {
 std::string describe_manifest(const std::string& json) {
     try {
         const Json manifest = Json::parse(json);
-        std::string text = fmt::format(
-            "{}: {}\n", manifest.at("name").get<std::string>(), manifest.at("problem").get<std::string>());
+        std::string text = fmt::format("{}: {}\n", manifest.at("name").get<std::string>(),
+                                       manifest.at("problem").get<std::string>());
         for (const auto& [name, value] : manifest.at("config").items()) {
-            text += fmt::format("  {:<14}{}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+            text += fmt::format("  {:<14}{}\n", name,
+                                value.is_string() ? value.get<std::string>() : value.dump());
         }
         text += fmt::format("made by attnc {} (ABI {}) with Halide {} and LLVM {}; hash {}\n",
                             manifest.at("attnc").at("version").get<std::string>(),
-                            manifest.at("attnc").at("abi").get<int64_t>(), manifest.at("halide").get<std::string>(),
-                            manifest.at("llvm").get<std::string>(), manifest.at("hash").get<std::string>());
+                            manifest.at("attnc").at("abi").get<int64_t>(),
+                            manifest.at("halide").get<std::string>(), manifest.at("llvm").get<std::string>(),
+                            manifest.at("hash").get<std::string>());
         for (const Json& target : manifest.at("targets")) text += describe_target(target);
         return text;
     } catch (const Json::exception& error) {

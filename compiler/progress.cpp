@@ -9,7 +9,9 @@
 namespace attnc {
 
 Progress::Progress(std::string what)
-    : what_(std::move(what)), started_(std::chrono::steady_clock::now()), terminal_(::isatty(STDERR_FILENO) == 1) {}
+    : what_(std::move(what)),
+      started_(std::chrono::steady_clock::now()),
+      terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
     if (shown_) fmt::print(stderr, "\r\033[K");

@@ -55,7 +55,8 @@ int run_apart(const std::string& what, const std::function<int()>& work) {
     std::fflush(stdout);
     std::fflush(stderr);
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(fmt::format("cannot fork: {}", std::strerror(errno)));
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+        throw std::runtime_error(fmt::format("cannot fork: {}", std::strerror(errno)));
     const pid_t pid = ::fork();
     if (pid < 0) throw std::runtime_error(fmt::format("cannot fork: {}", std::strerror(errno)));
     if (pid == 0) work_in_child(ends[1], work);

@@ -41,8 +41,9 @@ int64_t taken(std::string_view instruction) {
     if (!operands.ends_with(", %rsp")) return 0;
     operands.remove_suffix(std::string_view(", %rsp").size());
     if (name == "subq") return std::max<int64_t>(0, immediate(operands, instruction));
-    if (name == "addq") return std::max<int64_t>(0, -immediate(operands, instruction));  // 128 is added as -128
-    if (name == "andq") return -immediate(operands, instruction);  // rounds down to this multiple
+    if (name == "addq")
+        return std::max<int64_t>(0, -immediate(operands, instruction));  // 128 is added as -128
+    if (name == "andq") return -immediate(operands, instruction);        // rounds down to this multiple
     // A frame is left by these, from the frame pointer.
     if ((name == "movq" && operands == "%rbp") || (name == "leaq" && operands.ends_with("(%rbp)"))) return 0;
     if (name.starts_with("cmp") || name.starts_with("test")) return 0;
@@ -61,7 +62,7 @@ int64_t stack_bytes(const std::filesystem::path& object) {
         at = end + 1;
         const size_t begin = line.find_first_not_of(" \t");
         if (begin == std::string_view::npos) continue;
-        if (begin == 0) {  // a function's label
+        if (begin == 0) {                                   // a function's label
             if (line.ends_with(">:")) bytes += kWordBytes;  // where it returns to
             continue;
         }

@@ -46,6 +46,7 @@ private:
 // Starts the program with `output` as its standard output and error.
 pid_t start(const std::vector<std::string>& command, int output) {
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
     arguments.push_back(nullptr);
 
@@ -57,7 +58,8 @@ pid_t start(const std::vector<std::string>& command, int output) {
     pid_t pid = -1;
     int error = ::posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) throw std::runtime_error(fmt::format("cannot run {}: {}", command[0], std::strerror(error)));
+    if (error != 0)
+        throw std::runtime_error(fmt::format("cannot run {}: {}", command[0], std::strerror(error)));
     return pid;
 }
 

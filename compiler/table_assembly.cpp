@@ -14,7 +14,8 @@ namespace {
 
 // The order below is the order of the fields. A field more or less in kernel_abi.h fails here.
 static_assert(sizeof(attnc_kernel_entry) == 4 * 8 && offsetof(attnc_kernel_entry, run) == 0 &&
-              offsetof(attnc_kernel_entry, arguments) == 8 && offsetof(attnc_kernel_entry, argument_count) == 16 &&
+              offsetof(attnc_kernel_entry, arguments) == 8 &&
+              offsetof(attnc_kernel_entry, argument_count) == 16 &&
               offsetof(attnc_kernel_entry, scratch_bytes) == 24);
 static_assert(sizeof(attnc_layout) == 4 * 8 && offsetof(attnc_layout, panel) == 0 &&
               offsetof(attnc_layout, out_panel) == 8 && offsetof(attnc_layout, tile_kv) == 16 &&
@@ -121,8 +122,8 @@ void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes)
     to.quad(".Lattnc_name");
     to.quad(".Lattnc_problem");
     const Config& config = plan.config;
-    for (int64_t field : {config.d_model, config.num_heads, config.num_kv_heads, config.head_dim, config.v_head_dim,
-                          config.k_dim, config.v_dim, config_flags(config)}) {
+    for (int64_t field : {config.d_model, config.num_heads, config.num_kv_heads, config.head_dim,
+                          config.v_head_dim, config.k_dim, config.v_dim, config_flags(config)}) {
         to.quad(field);
     }
     to.quad(static_cast<int64_t>(plan.targets.size()));

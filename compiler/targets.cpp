@@ -55,9 +55,11 @@ int64_t cpu_features(std::string_view target) {
                                    : kFeatures.end();
         if (found == kFeatures.end()) {
             std::vector<std::string_view> known;
+            known.reserve(kFeatures.size());
             for (const Feature& feature : kFeatures) known.push_back(feature.name);
             throw ConfigError(fmt::format("target '{}' is not supported: '{}' is not one of {}", target,
-                                          name.starts_with('-') ? name.substr(1) : name, fmt::join(known, ", ")));
+                                          name.starts_with('-') ? name.substr(1) : name,
+                                          fmt::join(known, ", ")));
         }
         bits |= found->bit | found->implied;
     }

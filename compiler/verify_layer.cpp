@@ -25,8 +25,9 @@ struct LayerHolder {
 Sizes random_sizes(const Config& config, Random& random) {
     constexpr int64_t kReferenceBudget = 200'000'000;  // multiply-adds of the projections
     constexpr int64_t kLongest = 150;
-    const int64_t token = config.in_proj || config.out_proj ? config.d_model * config.num_heads * config.head_dim * 4
-                                                            : config.num_heads * config.head_dim * 1000;
+    const int64_t token = config.in_proj || config.out_proj
+                              ? config.d_model * config.num_heads * config.head_dim * 4
+                              : config.num_heads * config.head_dim * 1000;
     const int64_t tokens = std::clamp<int64_t>(kReferenceBudget / token, 8, 4 * kLongest);
     Sizes sizes;
     sizes.batch = random.between(1, 3);
@@ -103,12 +104,14 @@ void add_lengths(VerifyCall& call, Random& random) {
         call.query_lengths = random_lengths(batch, 0, seq_q, random);
         call.inputs.query_lengths = attnc_tensor_1d(ATTNC_I64, call.query_lengths.data(), batch);
     }
-    call.inputs.causal = static_cast<attnc_causal>(random.between(ATTNC_CAUSAL_NOT_GIVEN, ATTNC_CAUSAL_OFFSET));
+    call.inputs.causal =
+        static_cast<attnc_causal>(random.between(ATTNC_CAUSAL_NOT_GIVEN, ATTNC_CAUSAL_OFFSET));
     if (call.inputs.causal == ATTNC_CAUSAL_OFFSET) {
         call.causal_offsets = random_lengths(batch, -seq_q, seq_kv, random);
         call.inputs.causal_offsets = attnc_tensor_1d(ATTNC_I64, call.causal_offsets.data(), batch);
     }
-    call.empty_rows = static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
+    call.empty_rows =
+        static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
 }
 
 std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
@@ -125,8 +128,10 @@ int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     Random random(seed);
     const Problem problem = {config, random_sizes(config, random)};
-    std::unique_ptr<VerifyCall> call(new VerifyCall{
-        .problem = problem, .seed = seed, .weights = {config, 1000 * seed}, .tokens = {problem, 1000 * seed}});
+    std::unique_ptr<VerifyCall> call(new VerifyCall{.problem = problem,
+                                                    .seed = seed,
+                                                    .weights = {config, 1000 * seed},
+                                                    .tokens = {problem, 1000 * seed}});
     call->inputs.query = call->tokens.query_view;
     call->inputs.key = call->tokens.key_view;
     call->inputs.value = call->tokens.value_view;
@@ -138,28 +143,31 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
 Config config_of(const attnc_library* library) { return parse_config(library->problem); }
 
 Reference reference_of(const VerifyCall& call) {
-    return reference_layer(call.problem.config, call.weights.view, {.empty_rows = call.empty_rows}, call.inputs);
+    return reference_layer(call.problem.config, call.weights.view, {.empty_rows = call.empty_rows},
+                           call.inputs);
 }
 
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
-                    const Reference& sizes) {
+                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale,
+                    const Wanted& wanted, const Reference& sizes) {
     attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
     options.target = target.c_str();
     options.empty_rows = empty_rows;
     options.qk_scale = qk_scale;
     attnc_error error;
     LayerHolder holder;
-    check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error, "attnc_layer_create");
+    check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error,
+                 "attnc_layer_create");
 
     const auto elements = [](auto... extents) { return static_cast<size_t>((extents * ...)); };
     const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
     std::vector<float> out(elements(sizes.batch, sizes.seq_q, sizes.out_features));
     std::vector<float> probs, averaged, lse;
     attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
-    outputs.out = per_head ? attnc_tensor_4d(ATTNC_F32, out.data(), sizes.batch, sizes.num_heads, sizes.seq_q,
-                                             sizes.v_head_dim)
-                           : attnc_tensor_3d(ATTNC_F32, out.data(), sizes.batch, sizes.seq_q, sizes.out_features);
+    outputs.out = per_head
+                      ? attnc_tensor_4d(ATTNC_F32, out.data(), sizes.batch, sizes.num_heads, sizes.seq_q,
+                                        sizes.v_head_dim)
+                      : attnc_tensor_3d(ATTNC_F32, out.data(), sizes.batch, sizes.seq_q, sizes.out_features);
     if (wanted.probs) {
         probs.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q, sizes.keys));
         outputs.probs =
@@ -167,7 +175,8 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
     }
     if (wanted.probs_averaged) {
         averaged.resize(elements(sizes.batch, sizes.seq_q, sizes.keys));
-        outputs.probs_averaged = attnc_tensor_3d(ATTNC_F32, averaged.data(), sizes.batch, sizes.seq_q, sizes.keys);
+        outputs.probs_averaged =
+            attnc_tensor_3d(ATTNC_F32, averaged.data(), sizes.batch, sizes.seq_q, sizes.keys);
     }
     if (wanted.lse) {
         lse.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q));
@@ -181,7 +190,8 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
     const AlignedBytes workspace(bytes);
     run.workspace = workspace.data();
     run.workspace_bytes = bytes;
-    check_status(attnc_layer_forward(holder.layer, &inputs, &outputs, &run, &error), error, "attnc_layer_forward");
+    check_status(attnc_layer_forward(holder.layer, &inputs, &outputs, &run, &error), error,
+                 "attnc_layer_forward");
 
     Reference result;
     result.batch = sizes.batch;
@@ -201,7 +211,8 @@ std::string check_call(const attnc_library* library, const std::string& target, 
                        const Reference& want) {
     const Config& config = call.problem.config;
     const Wanted wanted = {.probs = config.probs, .probs_averaged = config.probs, .lse = true};
-    const Reference got = run_layer(library, target, call.weights.view, call.inputs, call.empty_rows, 0, wanted, want);
+    const Reference got =
+        run_layer(library, target, call.weights.view, call.inputs, call.empty_rows, 0, wanted, want);
     const LayerComparison comparison = compare_layer(config, got, want, tile_kv_of(library, target));
     return comparison.ok() ? "" : comparison.text();
 }

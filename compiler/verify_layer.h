@@ -38,8 +38,8 @@ struct Wanted {
 // Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
 // std::runtime_error with the runtime's sentence.
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
-                    const Reference& sizes);
+                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale,
+                    const Wanted& wanted, const Reference& sizes);
 
 // "" if the call's outputs are within their bounds, else what is outside.
 std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,

@@ -1,0 +1,151 @@
+// Wrong uses of the command, each with its exact message: one line, lower case, exit code 2 (1 where the use is right
+// and something is missing).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/command/run_attnc.h"
+
+namespace attnc::test {
+namespace {
+
+struct WrongUse {
+    std::string name;
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string message;
+};
+
+class Usage : public testing::TestWithParam<WrongUse> {};
+
+TEST_P(Usage, IsRefusedInOneLine) {
+    const WrongUse& use = GetParam();
+    const CommandResult result = run_attnc(use.arguments);
+    EXPECT_EQ(result.output, "attnc: " + use.message + "\n");
+    EXPECT_EQ(result.exit_code, use.exit_code);
+}
+
+const WrongUse kCommand[] = {
+    {"NoCommand", {}, 2, "a subcommand is required"},
+    {"UnknownCommand",
+     {"frob"},
+     2,
+     "no command 'frob': it is one of build, show, verify, bench, explain, list, generate"},
+    {"UnknownOption", {"list", "--frob"}, 2, "the following argument was not expected: --frob"},
+};
+
+const WrongUse kBuild[] = {
+    {"NoOutput", {"build", "d512_h8_f32"}, 2, "--output is required"},
+    {"NoConfiguration",
+     {"build", "-o", "x"},
+     2,
+     "no configuration: give --d-model and --num-heads, a problem string, or --hf-config"},
+    {"TwoConfigurations",
+     {"build", "-o", "x", "d512_h8_f32", "--causal"},
+     2,
+     "more than one configuration: give sizes, a problem string or --hf-config, not several"},
+    {"HeadsDoNotDivide",
+     {"build", "-o", "x", "--d-model", "500", "--num-heads", "12"},
+     2,
+     "d_model 500 is not divisible by num_heads 12"},
+    {"NotANumber", {"build", "-o", "x", "--d-model", "wide"}, 2, "could not convert: --d-model = wide"},
+    {"LayerWithoutModel",
+     {"build", "-o", "x", "d512_h8_f32", "--layer", "encoder.self"},
+     2,
+     "--layer requires --hf-config"},
+    {"NoModelFile",
+     {"build", "-o", "x", "--hf-config", "/nowhere/config.json"},
+     2,
+     "/nowhere/config.json: cannot be read: No such file or directory"},
+    {"OtherMachine",
+     {"build", "-o", "x", "d512_h8_f32", "--target", "arm-64-linux"},
+     2,
+     "target 'arm-64-linux' is not supported: it does not start with x86-64-linux"},
+    {"UnknownFeature",
+     {"build", "-o", "x", "d512_h8_f32", "--target", "x86-64-linux-avx512_zen4"},
+     2,
+     "target 'x86-64-linux-avx512_zen4' is not supported: 'avx512_zen4' is not one of sse41, avx, f16c, fma, "
+     "avx2, "
+     "avx512_skylake"},
+    {"TargetTwice",
+     {"build", "-o", "x", "d512_h8_f32", "--target", "x86-64-linux", "--target", "x86-64-linux"},
+     2,
+     "target 'x86-64-linux' is given twice"},
+    {"UnknownScheduleField",
+     {"build", "-o", "x", "d512_h8_f32", "--schedule", "speed:9"},
+     2,
+     "schedule field 'speed' is unknown"},
+    {"NoIdentifier",
+     {"build", "-o", "x", "d512_h8_f32", "--name", "9a"},
+     2,
+     "library name '9a' is not a C identifier: a letter, then letters, digits and underscores"},
+    {"NoJobs",
+     {"build", "-o", "x", "d512_h8_f32", "--jobs", "0"},
+     2,
+     "--jobs: value 0 not in range 1 to 1024"},
+    {"UnknownEmit",
+     {"build", "-o", "x", "d512_h8_f32", "--emit", "wasm"},
+     2,
+     "--emit: wasm not in {asm,stmt,llvm}"},
+    {"OutputIsNoFolder",
+     {"build", "-o", "/dev/null", "d32_h2_f32"},
+     1,
+     "cannot make folder /dev/null: Not a directory"},
+};
+
+const WrongUse kOther[] = {
+    {"ShowNothing", {"show"}, 2, "library is required"},
+    {"ShowMissing", {"show", "/nowhere/liba.a"}, 1, "cannot read /nowhere/liba.a: No such file or directory"},
+    {"ShowOther", {"show", "/dev/null"}, 1, "/dev/null is neither a library nor a manifest of attnc"},
+    {"BenchNothing", {"bench"}, 2, "problem is required"},
+    {"BenchWithoutSizes",
+     {"bench", "d512_h8_f32"},
+     2,
+     "problem 'd512_h8_f32' has no sizes: d512_h8_f32:b32_q50_kv50, say"},
+    {"BenchWithoutRows", {"bench", "d512_h8_f32:b0_q5"}, 2, "problem 'd512_h8_f32:b0_q5' has no rows"},
+    {"BenchNoThreads",
+     {"bench", "d512_h8_f32:b1_q5", "--threads", "0"},
+     2,
+     "--threads: value 0 not in range 1 to 1024"},
+    {"VerifyNothing", {"verify"}, 2, "give a library or --cases, one of them"},
+    {"VerifyBoth", {"verify", "liba.a", "--cases", "x"}, 2, "give a library or --cases, one of them"},
+    {"VerifyMissing",
+     {"verify", "/nowhere/liba.a"},
+     1,
+     "cannot read /nowhere/liba.a: No such file or directory"},
+    {"VerifyNoCases",
+     {"verify", "--cases", "/nowhere"},
+     1,
+     "cannot read /nowhere: No such file or directory"},
+    {"ExplainNothing", {"explain"}, 2, "problem is required"},
+    {"ListTwoThings",
+     {"list", "--targets", "--kernels"},
+     2,
+     "requires at most 1 options be given from [--targets,--schedules,--kernels]"},
+    {"WorkerUnknownKernel",
+     {"compile-kernel", "--kernel", "frob", "--target", "x86-64-linux"},
+     1,
+     "no generator 'frob'"},
+};
+
+std::string name_of(const testing::TestParamInfo<WrongUse>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Command, Usage, testing::ValuesIn(kCommand), name_of);
+INSTANTIATE_TEST_SUITE_P(Build, Usage, testing::ValuesIn(kBuild), name_of);
+INSTANTIATE_TEST_SUITE_P(Other, Usage, testing::ValuesIn(kOther), name_of);
+
+TEST(Build, SaysWhichLlvmToolsAreMissing) {
+    const TestFolder folder;
+    const CommandResult result =
+        run_attnc(kSmallBuild + std::vector<std::string>{"-o", folder / "out"}, {{"PATH", "/nowhere"}});
+    EXPECT_EQ(
+        result.output,
+        "attnc: LLVM tools not found on PATH: llvm-mc-19, llvm-objcopy-19, llvm-ar-19, llvm-objdump-19, "
+        "ld.lld-19 (Debian packages llvm-19 and lld-19)\n");
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(names_in(folder.path()).empty());
+}
+
+}  // namespace
+}  // namespace attnc::test
