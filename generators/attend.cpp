@@ -15,7 +15,7 @@ template <typename T>
 class AttendGenerator : public LibraryGenerator<T> {
 protected:
     template <typename Q, typename K>
-    AttentionInputs common_inputs(Q& q, K& k, const Expr& qk_scale_log2, const Expr& first_key,
+    AttentionInputs common_inputs(Q& q, K& k, const Expr& qk_scale, const Expr& first_key,
                                   const Expr& last_key) {
         const KernelConfig kernel = this->kernel_config();
         this->from_zero(q, kernel.head_dim);
@@ -23,7 +23,7 @@ protected:
         AttentionInputs in;
         in.q = q;
         in.k = k;
-        in.qk_scale_log2 = qk_scale_log2;
+        in.qk_scale = qk_scale;
         in.first_key = first_key;
         in.last_key = last_key;
         in.queries = q.dim(1).extent();
@@ -50,17 +50,18 @@ protected:
         in.masks = AttentionMasks{key_bias, bias, keep, drop, flags};
     }
 
-    template <typename Context, typename Lse>
-    void finish(const AttentionInputs& in, const AttendParams& params, Context& context, Lse& lse) {
+    template <typename Context, typename RowStats>
+    void finish(const AttentionInputs& in, const AttendParams& params, Context& context,
+                RowStats& row_stats) {
         const KernelConfig kernel = this->kernel_config();
         this->from_zero(context, kernel.v_head_dim);
         context.dim(1).set_bounds(0, in.queries);
-        this->from_zero(lse);
-        lse.dim(0).set_bounds(0, in.queries);
+        this->row_statistics(row_stats);
+        row_stats.dim(0).set_bounds(0, in.queries);
         AttentionTwoPass stage(in, attention_tile(params));
         context(stage.d, stage.i) = stage.context(stage.d, stage.i);
-        lse(stage.i) = stage.lse(stage.i);
-        schedule_attend(stage, context, lse, params, in.head_dim, static_cast<int>(kernel.v_head_dim),
+        row_stats(stage.i, stage.c) = stage.row_stats(stage.i, stage.c);
+        schedule_attend(stage, context, row_stats, params, in.head_dim, static_cast<int>(kernel.v_head_dim),
                         in.tile_kv, this->get_target());
     }
 };
@@ -70,16 +71,16 @@ public:
     Input<Buffer<float, 2>> q{"q"};  // (d, i)
     Input<Buffer<float, 2>> k{"k"};  // (d, j)
     Input<Buffer<float, 2>> v{"v"};  // (d, j)
-    Input<float> qk_scale_log2{"qk_scale_log2"};
+    Input<float> qk_scale{"qk_scale"};
     Input<int32_t> first_key{"first_key"};
     Input<int32_t> last_key{"last_key"};
-    Output<Buffer<float, 2>> context{"context"};  // (d, i)
-    Output<Buffer<float, 1>> lse{"lse"};          // (i)
+    Output<Buffer<float, 2>> context{"context"};      // (d, i)
+    Output<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
     void generate() {
-        AttentionInputs in = common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        AttentionInputs in = common_inputs(q, k, qk_scale, first_key, last_key);
         add_values(in, v);
-        finish(in, cpu_schedule().params.attend, context, lse);
+        finish(in, cpu_schedule().params.attend, context, row_stats);
     }
 };
 
@@ -94,7 +95,7 @@ public:
     In<Buffer<float, 2>> q{"q"};  // (d, i)
     In<Buffer<float, 2>> k{"k"};  // (d, j)
     In<Buffer<float, 2>> v{"v"};  // (d, j)
-    In<float> qk_scale_log2{"qk_scale_log2"};
+    In<float> qk_scale{"qk_scale"};
     In<int32_t> first_key{"first_key"};
     In<int32_t> last_key{"last_key"};
     In<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
@@ -102,16 +103,16 @@ public:
     In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
     In<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
     In<int32_t> mask_flags{"mask_flags"};
-    Out<Buffer<float, 2>> context{"context"};  // (d, i)
-    Out<Buffer<float, 1>> lse{"lse"};          // (i)
+    Out<Buffer<float, 2>> context{"context"};      // (d, i)
+    Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
 protected:
     void generate_masked(const AttendParams& params, bool guarded) {
-        AttentionInputs in = this->common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
         in.guarded = guarded;
-        this->finish(in, params, context, lse);
+        this->finish(in, params, context, row_stats);
     }
 };
 
@@ -129,7 +130,7 @@ class AttendProbs : public AttendGenerator<AttendProbs> {
 public:
     Input<Buffer<float, 2>> q{"q"};  // (d, i)
     Input<Buffer<float, 2>> k{"k"};  // (d, j)
-    Input<float> qk_scale_log2{"qk_scale_log2"};
+    Input<float> qk_scale{"qk_scale"};
     Input<int32_t> first_key{"first_key"};
     Input<int32_t> last_key{"last_key"};
     Input<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
@@ -137,19 +138,20 @@ public:
     Input<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
     Input<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
     Input<int32_t> mask_flags{"mask_flags"};
-    Input<Buffer<float, 1>> lse_in{"lse_in"};  // (i)
-    Output<Buffer<float, 2>> probs{"probs"};   // (j, i)
+    Input<Buffer<float, 2>> row_stats_in{"row_stats_in"};  // (i, c)
+    Output<Buffer<float, 2>> probs{"probs"};               // (j, i)
 
     void generate() {
-        AttentionInputs in = common_inputs(q, k, qk_scale_log2, first_key, last_key);
+        AttentionInputs in = common_inputs(q, k, qk_scale, first_key, last_key);
         add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
-        from_zero(lse_in);
+        row_statistics(row_stats_in);
         from_zero(probs);
         probs.dim(0).set_bounds(0, in.keys);
         probs.dim(1).set_bounds(0, in.queries);
         const AttendParams params = cpu_schedule().params.attend_probs;
         AttentionTwoPass stage(in, attention_tile(params));
-        probs(stage.j, stage.i) = stage.probability(stage.j, stage.i, lse_in(stage.i));
+        probs(stage.j, stage.i) =
+            stage.probability(stage.j, stage.i, row_stats_in(stage.i, kLargest), row_stats_in(stage.i, kSum));
         schedule_probs(stage, probs, params, in.head_dim, in.tile_kv, get_target());
     }
 };

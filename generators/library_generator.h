@@ -6,6 +6,7 @@
 #include <string>
 
 #include "schedules/cpu_params.h"
+#include "stages/attention_merge.h"
 #include "stages/config.h"
 
 namespace attnc {
@@ -45,7 +46,13 @@ protected:
         from_zero(buffer);
         buffer.dim(0).set_bounds(0, static_cast<int>(extent));
     }
-    // The same, with any strides.
+    // Row statistics (i, c).
+    template <typename Buffer>
+    static void row_statistics(Buffer& buffer) {
+        from_zero(buffer);
+        buffer.dim(1).set_bounds(0, kRowStats);
+    }
+    // The same as from_zero, with any strides.
     template <typename Buffer>
     static void any_strides(Buffer& buffer) {
         from_zero(buffer);

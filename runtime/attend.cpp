@@ -51,25 +51,25 @@ struct KeyBlock {
 
 // One call of attend, attend_masked or attend_guarded.
 bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block, int kernel,
-                 const ContextRows& context, float* lse) {
+                 const ContextRows& context, const RowStats& stats) {
     const attnc_layer& layer = wave.layer;
     const HeadRows q_rows = query_rows(wave, range);
     Buffer<2> q(q_rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, q_rows.row_stride}});
     Buffer<2> k(block.k.data, kFloat32, {{layer.qk_width, 1}, {block.count, block.k.row_stride}});
     Buffer<2> v(block.v.data, kFloat32, {{layer.v_width, 1}, {block.count, block.v.row_stride}});
     Buffer<2> to(context.data, kFloat32, {{layer.v_width, 1}, {range.rows, context.row_stride}});
-    Buffer<1> lse_to(lse, kFloat32, {{range.rows, 1}});
+    Buffer<2> row_stats = stats.buffer(range.rows);
     const int32_t last_key =
         block.appended ? kNoLastKey : relative_last_key(*range.item, range.row, block.first);
     KernelCall call;
     call.set(ATTNC_ARGUMENT_Q, q);
     call.set(ATTNC_ARGUMENT_K, k);
     call.set(ATTNC_ARGUMENT_V, v);
-    call.set(ATTNC_ARGUMENT_QK_SCALE_LOG2, layer.qk_scale_log2);
+    call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
     call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
     call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
-    call.set(ATTNC_ARGUMENT_LSE, lse_to);
+    call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
     MaskArguments masks(wave, *range.item, range.head, {range.row, range.rows, block.first, block.count});
     masks.set(call);
@@ -79,7 +79,7 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
 // A dropped key's weight is 0, but 0 times a value that is infinite or NaN is NaN. Rows that came out so are
 // done again with such values left out; rows that are right to be NaN come out the same.
 bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
-                    const ContextRows& context, float* lse) {
+                    const ContextRows& context, const RowStats& stats) {
     const auto is_bad = [&](int64_t i) {
         return any_nonfinite(context.data + i * context.row_stride, wave.layer.v_width);
     };
@@ -89,69 +89,72 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
         while (end < range.rows && is_bad(end)) ++end;
         const QueryRange bad = {range.item, range.head, range.row + i, end - i};
         const ContextRows to = {context.data + i * context.row_stride, context.row_stride};
-        if (!call_attend(wave, worker, bad, block, ATTNC_KERNEL_ATTEND_GUARDED, to, lse + i)) return false;
+        if (!call_attend(wave, worker, bad, block, ATTNC_KERNEL_ATTEND_GUARDED, to, stats.from(i)))
+            return false;
         i = end;
     }
     return true;
 }
 
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
-                  const ContextRows& context, float* lse, const char** refused) {
+                  const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
     *refused = masked ? "attend_masked" : "attend";
     if (!call_attend(wave, worker, range, block, masked ? ATTNC_KERNEL_ATTEND_MASKED : ATTNC_KERNEL_ATTEND,
-                     context, lse)) {
+                     context, stats)) {
         return false;
     }
     const int64_t first_rows_end = range.row + range.item->last_key;
     const bool sees_all = block.appended || first_rows_end >= block.first + block.count;
     if (!masked && sees_all) return true;
     *refused = "attend_guarded";
-    return redo_nonfinite(wave, worker, range, block, context, lse);
+    return redo_nonfinite(wave, worker, range, block, context, stats);
 }
 
-bool merge(const Wave& wave, Worker& worker, int64_t rows, const ContextRows& a, const float* lse_a,
-           const float* b_data, const float* lse_b, float* lse) {
+bool merge(const Wave& wave, Worker& worker, int64_t rows, const ContextRows& a, const RowStats& stats_a,
+           const float* b_data, const RowStats& stats_b, const RowStats& stats) {
     const int64_t width = wave.layer.v_width;
     Buffer<2> context_a(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
-    Buffer<1> lse_a_from(lse_a, kFloat32, {{rows, 1}});
+    Buffer<2> row_stats_a = stats_a.buffer(rows);
     Buffer<2> context_b(b_data, kFloat32, {{width, 1}, {rows, width}});
-    Buffer<1> lse_b_from(lse_b, kFloat32, {{rows, 1}});
+    Buffer<2> row_stats_b = stats_b.buffer(rows);
     Buffer<2> context(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
-    Buffer<1> lse_to(lse, kFloat32, {{rows, 1}});
+    Buffer<2> row_stats = stats.buffer(rows);
     KernelCall call;
     call.set(ATTNC_ARGUMENT_CONTEXT_A, context_a);
-    call.set(ATTNC_ARGUMENT_LSE_A, lse_a_from);
+    call.set(ATTNC_ARGUMENT_ROW_STATS_A, row_stats_a);
     call.set(ATTNC_ARGUMENT_CONTEXT_B, context_b);
-    call.set(ATTNC_ARGUMENT_LSE_B, lse_b_from);
+    call.set(ATTNC_ARGUMENT_ROW_STATS_B, row_stats_b);
     call.set(ATTNC_ARGUMENT_CONTEXT, context);
-    call.set(ATTNC_ARGUMENT_LSE, lse_to);
+    call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_MERGE), worker.task);
 }
 
-// Attention over all keys, block by block. `lse` is left pointing to the result, in the worker's memory.
+// Attention over all keys, block by block. `stats` gives those of the result, in the worker's memory.
 class RangeAttention {
 public:
     RangeAttention(const Wave& wave, Worker& worker, const QueryRange& range)
         : wave_(wave), worker_(worker), range_(range), context_(context_rows(wave, range)) {
+        const int64_t rows = wave.plan.attend_rows;
         for (int i = 0; i < 3; ++i) {
-            lse_[i] = worker.floats(wave.plan.worker_lse) + i * wave.plan.attend_rows;
+            stats_[i] = {worker.floats(wave.plan.worker_row_stats) + i * 2 * rows, rows};
         }
     }
 
     bool add(const KeyBlock& block, const char** refused) {
         if (first_) {
             first_ = false;
-            return attend_block(wave_, worker_, range_, block, context_, lse_[0], refused);
+            return attend_block(wave_, worker_, range_, block, context_, stats_[0], refused);
         }
         float* other = worker_.floats(wave_.plan.worker_context);
         const ContextRows to = {other, wave_.layer.v_width};
-        if (!attend_block(wave_, worker_, range_, block, to, lse_[1], refused)) return false;
+        if (!attend_block(wave_, worker_, range_, block, to, stats_[1], refused)) return false;
         *refused = "attend_merge";
-        if (!merge(wave_, worker_, range_.rows, context_, lse_[0], other, lse_[1], lse_[2])) return false;
-        float* merged = lse_[2];
-        lse_[2] = lse_[0];
-        lse_[0] = merged;
+        if (!merge(wave_, worker_, range_.rows, context_, stats_[0], other, stats_[1], stats_[2]))
+            return false;
+        const RowStats merged = stats_[2];
+        stats_[2] = stats_[0];
+        stats_[0] = merged;
         return true;
     }
 
@@ -161,11 +164,12 @@ public:
         const size_t bytes = static_cast<size_t>(wave_.layer.v_width) * sizeof(float);
         for (int64_t i = 0; i < range_.rows; ++i) {
             memset(context_.data + i * context_.row_stride, 0, bytes);
-            lse_[0][i] = minus_infinity();
+            stats_[0].data[i] = minus_infinity();
+            stats_[0].data[stats_[0].stride + i] = 0;
         }
     }
 
-    float* lse() const { return lse_[0]; }
+    const RowStats& stats() const { return stats_[0]; }
     const ContextRows& context() const { return context_; }
 
 private:
@@ -173,7 +177,7 @@ private:
     Worker& worker_;
     const QueryRange& range_;
     ContextRows context_;
-    float* lse_[3];
+    RowStats stats_[3];
     bool first_ = true;
 };
 
@@ -204,27 +208,31 @@ bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& 
     return true;
 }
 
-void write_lse(const Wave& wave, const QueryRange& range, const float* lse) {
+void keep_stats(const Wave& wave, const QueryRange& range, const RowStats& stats) {
+    const RowStats to = kept_row_stats(wave, range);
     const size_t bytes = static_cast<size_t>(range.rows) * sizeof(float);
-    if (wave.plan.keeps_lse) {
-        float* to =
-            wave.at<float>(wave.plan.lse) + range.head * wave.plan.rows_q + range.item->q_row + range.row;
-        memcpy(to, lse, bytes);
-    }
-    if (wave.request.wants_lse) {
-        const OutView& out = wave.request.lse;
-        memcpy(out.data + range.item->number * out.batch_stride + range.head * out.head_stride + range.row,
-               lse, bytes);
-    }
+    memcpy(to.data, stats.data, bytes);
+    memcpy(to.data + to.stride, stats.data + stats.stride, bytes);
 }
 
-bool write_all_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse) {
+bool write_lse(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats) {
+    const OutView& out = wave.request.lse;
+    Buffer<2> row_stats_in = stats.buffer(range.rows);
+    Buffer<1> lse(out.data + range.item->number * out.batch_stride + range.head * out.head_stride + range.row,
+                  kFloat32, {{range.rows, 1}});
+    KernelCall call;
+    call.set(ATTNC_ARGUMENT_ROW_STATS_IN, row_stats_in);
+    call.set(ATTNC_ARGUMENT_LSE, lse);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_LSE), worker.task);
+}
+
+bool write_all_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats) {
     const OutView& out = wave.request.probs;
     const int64_t keys = wave.request.seq_kv;
     float* to = out.data + range.item->number * out.batch_stride + range.head * out.head_stride +
                 range.row * out.row_stride;
-    return write_probs(wave, worker, range, lse, 0, keys, to, out.row_stride) &&
-           write_appended_probs(wave, worker, range, lse, to + keys, out.row_stride);
+    return write_probs(wave, worker, range, stats, 0, keys, to, out.row_stride) &&
+           write_appended_probs(wave, worker, range, stats, to + keys, out.row_stride);
 }
 
 int64_t ranges_of(const Wave& wave) {
@@ -242,12 +250,14 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
     RangeAttention attention(wave, worker, range);
     if (!attend_all_keys(wave, range, attention, refused)) return false;
-    const float* lse = attention.lse();
-    fill_empty_context(wave, range, lse, attention.context().data, attention.context().row_stride);
-    write_lse(wave, range, lse);
+    const RowStats& stats = attention.stats();
+    fill_empty_context(wave, range, stats, attention.context().data, attention.context().row_stride);
+    if (wave.plan.keeps_row_stats) keep_stats(wave, range, stats);
+    *refused = "attend_lse";
+    if (wave.request.wants_lse && !write_lse(wave, worker, range, stats)) return false;
     if (!wave.request.wants_probs) return true;
     *refused = "attend_probs";
-    return write_all_probs(wave, worker, range, lse);
+    return write_all_probs(wave, worker, range, stats);
 }
 
 void zero_rows(const OutView& out, int64_t item, int64_t head, int64_t row, int64_t end, int64_t features) {
@@ -306,6 +316,12 @@ HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head) {
 HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head) {
     if (!wave.plan.copies_v) return at_caller(wave.request.value, item.number, kv_head, 0);
     return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, item.kv_row, wave.layer.v_width);
+}
+
+RowStats kept_row_stats(const Wave& wave, const QueryRange& range) {
+    const int64_t rows = wave.plan.rows_q;
+    return {wave.at<float>(wave.plan.row_stats) + range.head * 2 * rows + range.item->q_row + range.row,
+            rows};
 }
 
 WorkList attend_work(const Wave& wave) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/call.h"
+#include "runtime/row_stats.h"
 #include "runtime/stage.h"
 
 namespace attnc {
@@ -31,6 +32,9 @@ struct HeadRows {
 HeadRows query_rows(const Wave& wave, const QueryRange& range);
 HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head);
 HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head);
+
+// Where they are kept for averaged probabilities (Plan::keeps_row_stats).
+RowStats kept_row_stats(const Wave& wave, const QueryRange& range);
 
 // The head of K and V that a head of Q attends.
 int64_t kv_head_of(const attnc_layer& layer, int64_t head);

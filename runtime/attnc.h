@@ -13,6 +13,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The initial value of a struct that begins with struct_size: the rest is zero. Apart for C++ (14 or later), where a
+ * compiler warns of the members that a designated initialiser leaves out. */
+#ifdef __cplusplus
+template <typename Struct>
+constexpr Struct attnc_sized() {
+    Struct value{};
+    value.struct_size = sizeof(Struct);
+    return value;
+}
+#define ATTNC_SIZED(type) attnc_sized<type>()
+#else
+#define ATTNC_SIZED(type) \
+    { .struct_size = sizeof(type) }
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -129,10 +144,8 @@ typedef struct attnc_layer_options {
     float qk_scale; /* multiplies Q K^T; 0: 1/sqrt(head_dim). Finite */
 } attnc_layer_options;
 
-#define ATTNC_WEIGHTS_INIT \
-    { sizeof(attnc_weights) }
-#define ATTNC_LAYER_OPTIONS_INIT \
-    { sizeof(attnc_layer_options) }
+#define ATTNC_WEIGHTS_INIT ATTNC_SIZED(attnc_weights)
+#define ATTNC_LAYER_OPTIONS_INIT ATTNC_SIZED(attnc_layer_options)
 
 typedef struct attnc_layer attnc_layer;
 
@@ -210,12 +223,9 @@ typedef struct attnc_run {
     const attnc_executor* executor; /* null: the calling thread alone */
 } attnc_run;
 
-#define ATTNC_INPUTS_INIT \
-    { sizeof(attnc_inputs) }
-#define ATTNC_OUTPUTS_INIT \
-    { sizeof(attnc_outputs) }
-#define ATTNC_RUN_INIT \
-    { sizeof(attnc_run) }
+#define ATTNC_INPUTS_INIT ATTNC_SIZED(attnc_inputs)
+#define ATTNC_OUTPUTS_INIT ATTNC_SIZED(attnc_outputs)
+#define ATTNC_RUN_INIT ATTNC_SIZED(attnc_run)
 
 /* Bytes of workspace that forward needs for exactly these arguments; data pointers may be null (lengths' data too:
  * then the most for any lengths), run's workspace is not looked at. run may be null: one thread. */
@@ -228,8 +238,7 @@ typedef struct attnc_limits {
     size_t struct_size;
     int64_t max_batch, max_seq_q, max_seq_kv, max_concurrency; /* each >= 1 */
 } attnc_limits;
-#define ATTNC_LIMITS_INIT \
-    { sizeof(attnc_limits) }
+#define ATTNC_LIMITS_INIT ATTNC_SIZED(attnc_limits)
 
 /* Bytes that suffice for every call within the limits, whatever it asks for; monotone in each limit. */
 attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, const attnc_limits* limits, size_t* bytes,

@@ -31,14 +31,14 @@ bool needs_filling(const attnc_layer& layer) {
 
 }  // namespace
 
-void fill_empty_context(const Wave& wave, const QueryRange& range, const float* lse, float* context,
+void fill_empty_context(const Wave& wave, const QueryRange& range, const RowStats& stats, float* context,
                         int64_t row_stride) {
     const attnc_layer& layer = wave.layer;
     if (!needs_filling(layer)) return;
     const int64_t width = layer.v_width;
     const float* filled = nullptr;
     for (int64_t i = 0; i < range.rows; ++i) {
-        if (!is_minus_infinity(lse[i])) continue;
+        if (!stats.is_empty(i)) continue;
         float* row = context + i * row_stride;
         if (filled != nullptr) {
             memcpy(row, filled, static_cast<size_t>(width) * sizeof(float));
@@ -52,14 +52,14 @@ void fill_empty_context(const Wave& wave, const QueryRange& range, const float* 
     }
 }
 
-void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first,
+void fill_empty_probs(const Wave& wave, const QueryRange& range, const RowStats& stats, int64_t first,
                       int64_t last, float* to, int64_t row_stride) {
     if (!needs_filling(wave.layer)) return;
     const int64_t keys = range.item->kv_length;
     const bool is_nan = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_NAN;
     const float uniform = keys > 0 ? 1.0F / static_cast<float>(keys) : 0.0F;
     for (int64_t i = 0; i < range.rows; ++i) {
-        if (!is_minus_infinity(lse[i])) continue;
+        if (!stats.is_empty(i)) continue;
         float* row = to + i * row_stride;
         for (int64_t j = first; j < last; ++j)
             row[j - first] = is_nan ? quiet_nan() : j < keys ? uniform : 0.0F;

@@ -5,12 +5,12 @@
 
 namespace attnc {
 
-// Rewrites the context of the range's empty rows (those with an lse of -inf).
-void fill_empty_context(const Wave& wave, const QueryRange& range, const float* lse, float* context,
+// Rewrites the context of the range's empty rows.
+void fill_empty_context(const Wave& wave, const QueryRange& range, const RowStats& stats, float* context,
                         int64_t row_stride);
 
 // The same for columns first .. last of their probabilities; `to` is column `first` of the first row.
-void fill_empty_probs(const Wave& wave, const QueryRange& range, const float* lse, int64_t first,
+void fill_empty_probs(const Wave& wave, const QueryRange& range, const RowStats& stats, int64_t first,
                       int64_t last, float* to, int64_t row_stride);
 
 }  // namespace attnc

@@ -28,20 +28,24 @@
  *     All extents of n and a are fixed by the configuration; k, m, c, h are free.
  * project_out    x (k, m), weights (n, k, p), bias_vector (n, p) -> out (n, m)
  *     the same with panels of `out_panel` columns side by side; the last panel may be cut short by the extent of out.
- * attend         q (d, i), k (d, j), v (d, j), qk_scale_log2, first_key, last_key -> context (d, i), lse (i)
+ * attend         q (d, i), k (d, j), v (d, j), qk_scale, first_key, last_key -> context (d, i), row_stats (i, 2)
  *     softmax attention of one head of one item over one block of keys; query i sees key j when
- *     max(0, i + first_key) <= j < min(extent_j, i + last_key). qk_scale_log2 is qk_scale * log2(e).
- *     lse is the natural logarithm of the sum of exponentials; a query that sees no key gets context 0, lse -inf.
+ *     max(0, i + first_key) <= j < min(extent_j, i + last_key). row_stats holds what joins blocks and gives lse and
+ *     probabilities, exactly where a score is so large that it swallows a logarithm: column 0 the largest score, column 1
+ *     the sum of exp(score - largest). A query that sees no key gets context 0 and sum 0; any other has a sum of at
+ *     least 1.
  * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), mask_flags
  *     mask_flags says which of the four are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
- *     All strides of these four are free, 0 included. key_bias and bias are in natural units; -inf drops.
+ *     All strides of these four are free, 0 included. A bias of -inf drops.
  * attend_guarded the same arguments and bits as attend_masked, but the value of a dropped key is replaced by 0 before
  *     it is multiplied, so that NaN and infinity there stay where they are.
- * attend_merge   context_a (d, i), lse_a (i), context_b (d, i), lse_b (i) -> context (d, i), lse (i)
- *     joins the results of two disjoint sets of keys. context may be context_a's memory, lse must not alias.
- *     Where one side saw no key, the other side's bits pass through.
- * attend_probs   q, k, qk_scale_log2, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags, lse_in (i)
- *     -> probs (j, i): exp(score - lse), exactly 0 where dropped and in rows whose lse is -inf. One block of keys.
+ * attend_merge   context_a (d, i), row_stats_a (i, 2), context_b (d, i), row_stats_b (i, 2)
+ *     -> context (d, i), row_stats (i, 2): joins the results of two disjoint sets of keys. context may be context_a's
+ *     memory, row_stats must not alias. Where one side saw no key, the other side's bits pass through.
+ * attend_lse     row_stats_in (i, 2) -> lse (i): natural logarithm of the sum of exponentials, -inf where no key is seen
+ * attend_probs   q, k, qk_scale, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags,
+ *     row_stats_in (i, 2) -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
+ *     key. One block of keys; the statistics are those of all blocks.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
  */
@@ -52,6 +56,7 @@
     X(ATTEND_MASKED, attend_masked)   \
     X(ATTEND_GUARDED, attend_guarded) \
     X(ATTEND_MERGE, attend_merge)     \
+    X(ATTEND_LSE, attend_lse)         \
     X(ATTEND_PROBS, attend_probs)     \
     X(SPLIT_HEADS, split_heads)       \
     X(MERGE_HEADS, merge_heads)
@@ -67,7 +72,7 @@
     X(Q, q)                         \
     X(K, k)                         \
     X(V, v)                         \
-    X(QK_SCALE_LOG2, qk_scale_log2) \
+    X(QK_SCALE, qk_scale)           \
     X(FIRST_KEY, first_key)         \
     X(LAST_KEY, last_key)           \
     X(KEY_BIAS, key_bias)           \
@@ -76,12 +81,13 @@
     X(DROP_MASK, drop_mask)         \
     X(MASK_FLAGS, mask_flags)       \
     X(CONTEXT, context)             \
-    X(LSE, lse)                     \
+    X(ROW_STATS, row_stats)         \
     X(CONTEXT_A, context_a)         \
-    X(LSE_A, lse_a)                 \
+    X(ROW_STATS_A, row_stats_a)     \
     X(CONTEXT_B, context_b)         \
-    X(LSE_B, lse_b)                 \
-    X(LSE_IN, lse_in)               \
+    X(ROW_STATS_B, row_stats_b)     \
+    X(ROW_STATS_IN, row_stats_in)   \
+    X(LSE, lse)                     \
     X(PROBS, probs)
 
 #define ATTNC_X(id, name) ATTNC_KERNEL_##id,

@@ -52,10 +52,9 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     layer.empty_rows =
         options.empty_rows == ATTNC_EMPTY_ROWS_NOT_GIVEN ? ATTNC_EMPTY_ROWS_ZERO : options.empty_rows;
     const attnc_config& c = layer.config;
-    constexpr double kLog2E = 1.4426950408889634;
     const double scale =
         options.qk_scale != 0 ? options.qk_scale : 1 / __builtin_sqrt(static_cast<double>(c.head_dim));
-    layer.qk_scale_log2 = static_cast<float>(scale * kLog2E);
+    layer.qk_scale = static_cast<float>(scale);
     for (const attnc_kernel_entry& kernel : target.kernels) {
         if (kernel.run != nullptr && kernel.scratch_bytes > layer.scratch_bytes) {
             layer.scratch_bytes = kernel.scratch_bytes;
@@ -186,9 +185,6 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     ATTNC_TRY(check_options(error, settings));
     ATTNC_TRY(choose_target(error, library, settings.target, &target));
     attnc_layer built = describe(*library, *target, settings);
-    if (!is_finite(built.qk_scale_log2)) {
-        return fail(error, ATTNC_BAD_VALUE, {"qk_scale times log2(e) is not finite"});
-    }
     ATTNC_TRY(check_weights(error, library->config, weights, &checked));
 
     Carver carver;

@@ -46,7 +46,7 @@ struct attnc_layer {
     attnc_config config;
     attnc_layout layout;
     attnc_empty_rows empty_rows;
-    float qk_scale_log2;    // qk_scale * log2(e)
+    float qk_scale;         // multiplies q k
     int64_t scratch_bytes;  // the most that a call of a kernel takes
     int64_t max_rows;       // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
 

@@ -15,10 +15,10 @@ int64_t arguments_of(int kernel) {
     constexpr int64_t kProject =
         kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_WEIGHTS) | bit(ATTNC_ARGUMENT_BIAS_VECTOR);
     constexpr int64_t kScores = kContext | bit(ATTNC_ARGUMENT_Q) | bit(ATTNC_ARGUMENT_K) |
-                                bit(ATTNC_ARGUMENT_QK_SCALE_LOG2) | bit(ATTNC_ARGUMENT_FIRST_KEY) |
+                                bit(ATTNC_ARGUMENT_QK_SCALE) | bit(ATTNC_ARGUMENT_FIRST_KEY) |
                                 bit(ATTNC_ARGUMENT_LAST_KEY);
     constexpr int64_t kAttend =
-        kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_LSE);
+        kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
     constexpr int64_t kMasks = bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
                                bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) |
                                bit(ATTNC_ARGUMENT_MASK_FLAGS);
@@ -33,11 +33,13 @@ int64_t arguments_of(int kernel) {
         case ATTNC_KERNEL_ATTEND_GUARDED:
             return kAttend | kMasks;
         case ATTNC_KERNEL_ATTEND_MERGE:
-            return kContext | bit(ATTNC_ARGUMENT_CONTEXT_A) | bit(ATTNC_ARGUMENT_LSE_A) |
-                   bit(ATTNC_ARGUMENT_CONTEXT_B) | bit(ATTNC_ARGUMENT_LSE_B) | bit(ATTNC_ARGUMENT_CONTEXT) |
-                   bit(ATTNC_ARGUMENT_LSE);
+            return kContext | bit(ATTNC_ARGUMENT_CONTEXT_A) | bit(ATTNC_ARGUMENT_ROW_STATS_A) |
+                   bit(ATTNC_ARGUMENT_CONTEXT_B) | bit(ATTNC_ARGUMENT_ROW_STATS_B) |
+                   bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
+        case ATTNC_KERNEL_ATTEND_LSE:
+            return kContext | bit(ATTNC_ARGUMENT_ROW_STATS_IN) | bit(ATTNC_ARGUMENT_LSE);
         case ATTNC_KERNEL_ATTEND_PROBS:
-            return kScores | kMasks | bit(ATTNC_ARGUMENT_LSE_IN) | bit(ATTNC_ARGUMENT_PROBS);
+            return kScores | kMasks | bit(ATTNC_ARGUMENT_ROW_STATS_IN) | bit(ATTNC_ARGUMENT_PROBS);
         default:
             return kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_Y);
     }

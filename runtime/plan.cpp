@@ -33,9 +33,10 @@ int64_t wave_rows(const attnc_layer& layer) { return least(kWaveRows, layer.max_
 attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     const int64_t heads = layer.config.num_heads;
     Carver worker;
-    plan.worker_lse = worker.take(kFloat, {3, plan.attend_rows});
+    plan.worker_row_stats = worker.take(kFloat, {3, 2, plan.attend_rows});
     plan.worker_context = worker.take(kFloat, {plan.attend_rows, layer.v_width});
-    if (plan.keeps_lse) plan.worker_probs = worker.take(kFloat, {plan.average_rows, plan.average_columns});
+    if (plan.keeps_row_stats)
+        plan.worker_probs = worker.take(kFloat, {plan.average_rows, plan.average_columns});
     plan.worker_scratch = worker.take(1, {layer.scratch_bytes});
     worker.take(1, {kAlignment});  // two threads' parts never share a pair of cache lines
     plan.worker_bytes = worker.bytes();
@@ -47,7 +48,7 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.copies_v) plan.v = all.take(kFloat, {layer.v_heads.planes(), plan.rows_kv, layer.v_width});
     if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
     if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.rows_kv});
-    if (plan.keeps_lse) plan.lse = all.take(kFloat, {heads, plan.rows_q});
+    if (plan.keeps_row_stats) plan.row_stats = all.take(kFloat, {heads, 2, plan.rows_q});
     plan.workers = all.take(1, {plan.concurrency, plan.worker_bytes});
     if (worker.overflow() || all.overflow()) {
         return fail(error, ATTNC_TOO_LARGE, {"the size of the workspace overflows"});
@@ -134,7 +135,7 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
         layer.has(ATTNC_CONFIG_OUT_PROJ) || !in_place(c.v_head_dim, layer.v_width, r.out.row_stride, tile);
     const MaskUse masks = use_masks(r);
     plan->makes_key_addend = masks.key_addend && masks.in_place == nullptr;
-    plan->keeps_lse = r.wants_averaged && !r.wants_probs;
+    plan->keeps_row_stats = r.wants_averaged && !r.wants_probs;
     plan->attend_rows = choose_attend_rows(layer, r, *plan);
     plan->average_rows = least(plan->attend_rows, tile);
     plan->average_columns = average_columns(layer, r.seq_kv);
@@ -156,7 +157,7 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->concurrency = limits.max_concurrency;
     plan->copies_q = plan->copies_k = plan->copies_v = plan->owns_context = true;
     plan->makes_key_addend = layer.has(ATTNC_CONFIG_MASKS);
-    plan->keeps_lse = layer.has(ATTNC_CONFIG_PROBS);
+    plan->keeps_row_stats = layer.has(ATTNC_CONFIG_PROBS);
     plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);

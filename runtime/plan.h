@@ -21,7 +21,7 @@ struct Plan {
     bool copies_q = false, copies_k = false, copies_v = false;  // projected, or split into padded heads
     bool owns_context = false;                                  // false: attention writes into out
     bool makes_key_addend = false;  // everything per key becomes one number to add, -inf where dropped
-    bool keeps_lse = false;         // for probabilities that are only averaged
+    bool keeps_row_stats = false;   // for probabilities that are only averaged
 
     // Rows that each head's plane of q and of k and v has room for.
     int64_t rows_q = 0, rows_kv = 0;
@@ -33,14 +33,14 @@ struct Plan {
     int64_t v = kNoOffset;           // [plane][rows_kv][v_width]
     int64_t context = kNoOffset;     // [rows_q][num_heads][v_width]
     int64_t key_addend = kNoOffset;  // [rows_kv]
-    int64_t lse = kNoOffset;         // [num_heads][rows_q]
+    int64_t row_stats = kNoOffset;   // [num_heads][2][rows_q]
     int64_t workers = kNoOffset;     // one part a task, each worker_bytes long
 
     // Offsets in a worker's part.
-    int64_t worker_lse = kNoOffset;      // three times [attend_rows]
-    int64_t worker_context = kNoOffset;  // [attend_rows][v_width]: of a block of keys before it is merged
-    int64_t worker_probs = kNoOffset;    // [average_rows][average_columns]
-    int64_t worker_scratch = kNoOffset;  // the kernels' arena
+    int64_t worker_row_stats = kNoOffset;  // three times [2][attend_rows]
+    int64_t worker_context = kNoOffset;    // [attend_rows][v_width]: of a block of keys before it is merged
+    int64_t worker_probs = kNoOffset;      // [average_rows][average_columns]
+    int64_t worker_scratch = kNoOffset;    // the kernels' arena
     int64_t worker_bytes = 0;
 
     int64_t bytes = 0;

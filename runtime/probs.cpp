@@ -16,13 +16,13 @@ struct KeySlice {
     bool appended;
 };
 
-bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse,
+bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
                        const KeySlice& keys, float* to, int64_t row_stride) {
     const attnc_layer& layer = wave.layer;
     const HeadRows rows = query_rows(wave, range);
     Buffer<2> q(rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, rows.row_stride}});
     Buffer<2> k(keys.k.data, kFloat32, {{layer.qk_width, 1}, {keys.count, keys.k.row_stride}});
-    Buffer<1> lse_in(lse, kFloat32, {{range.rows, 1}});
+    Buffer<2> row_stats_in = stats.buffer(range.rows);
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
     const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count};
     const int32_t last_key =
@@ -30,10 +30,10 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     KernelCall call;
     call.set(ATTNC_ARGUMENT_Q, q);
     call.set(ATTNC_ARGUMENT_K, k);
-    call.set(ATTNC_ARGUMENT_QK_SCALE_LOG2, layer.qk_scale_log2);
+    call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
     call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
     call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
-    call.set(ATTNC_ARGUMENT_LSE_IN, lse_in);
+    call.set(ATTNC_ARGUMENT_ROW_STATS_IN, row_stats_in);
     call.set(ATTNC_ARGUMENT_PROBS, probs);
     if (keys.appended) {
         MaskArguments masks(slice);
@@ -96,12 +96,11 @@ bool average_columns(const Wave& wave, Worker& worker, const QueryRange& range, 
     float* scratch = worker.floats(wave.plan.worker_probs);
     for (int64_t head = 0; head < heads; ++head) {
         const QueryRange rows = {range.item, head, range.row, range.rows};
-        const float* lse =
-            wave.at<float>(wave.plan.lse) + head * wave.plan.rows_q + range.item->q_row + range.row;
+        const RowStats stats = kept_row_stats(wave, rows);
         float* part = head == 0 ? to : scratch;
         const int64_t part_stride = head == 0 ? stride : columns;
-        const bool done = appended ? write_appended_probs(wave, worker, rows, lse, part, part_stride)
-                                   : write_probs(wave, worker, rows, lse, first, last, part, part_stride);
+        const bool done = appended ? write_appended_probs(wave, worker, rows, stats, part, part_stride)
+                                   : write_probs(wave, worker, rows, stats, first, last, part, part_stride);
         if (!done) return false;
         if (head > 0) add_rows(to, stride, scratch, columns, range.rows, columns);
     }
@@ -133,33 +132,34 @@ bool run_average(const Wave& wave, const void*, Worker& worker, int64_t index, c
 
 }  // namespace
 
-bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse, int64_t first,
-                 int64_t last, float* to, int64_t row_stride) {
+bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
+                 int64_t first, int64_t last, float* to, int64_t row_stride) {
     const int64_t visible = least(visible_keys(range), last), tile = wave.layer.layout.tile_kv;
     const HeadRows k = key_rows(wave, *range.item, kv_head_of(wave.layer, range.head));
     int64_t column = first;
     for (; column < visible; column += tile) {
         const KeySlice keys = {
             {k.data + column * k.row_stride, k.row_stride}, column, least(tile, visible - column), false};
-        if (!call_attend_probs(wave, worker, range, lse, keys, to + column - first, row_stride)) return false;
+        if (!call_attend_probs(wave, worker, range, stats, keys, to + column - first, row_stride))
+            return false;
     }
     const int64_t zeros_from = visible > first ? visible : first;
     for (int64_t i = 0; i < range.rows && zeros_from < last; ++i) {
         memset(to + i * row_stride + zeros_from - first, 0,
                static_cast<size_t>(last - zeros_from) * sizeof(float));
     }
-    fill_empty_probs(wave, range, lse, first, last, to, row_stride);
+    fill_empty_probs(wave, range, stats, first, last, to, row_stride);
     return true;
 }
 
-bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const float* lse,
+bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
                           float* to, int64_t row_stride) {
     const attnc_layer& layer = wave.layer;
     const int64_t n = layer.appended;
     if (n == 0) return true;
     const int64_t head = kv_head_of(layer, range.head);
     const KeySlice keys = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width}, 0, n, true};
-    return call_attend_probs(wave, worker, range, lse, keys, to, row_stride);
+    return call_attend_probs(wave, worker, range, stats, keys, to, row_stride);
 }
 
 WorkList average_probs_work(const Wave& wave) {

@@ -1,24 +1,32 @@
-// Joins the attention results of two disjoint sets of keys (the step of Online softmax, Milakov and
-// Gimelshein 2018, in its form for normalised parts).
+// Row statistics of attention and what is made of them: the join of two disjoint sets of keys (the step of Online
+// softmax, Milakov and Gimelshein 2018, in its form for normalised parts), and log-sum-exp.
 #pragma once
 
 #include <Halide.h>
 
 namespace attnc {
 
+// Columns of row statistics: the largest score, and the sum of exp(score - largest); a sum of 0 means that no key is
+// seen.
+enum RowStat { kLargest, kSum, kRowStats };
+
 struct AttentionMerge {
-    Halide::Var d{"d"}, i{"i"};
+    Halide::Var d{"d"}, i{"i"}, c{"c"};
+    Halide::Func joined{"joined"};    // (i): Tuple (largest, sum)
     Halide::Func weights{"weights"};  // (i): Tuple (of a, of b); they sum to 1
 
-    // context_a, context_b (d, i); lse_a, lse_b (i)
-    AttentionMerge(const Halide::Func& context_a, const Halide::Func& lse_a, const Halide::Func& context_b,
-                   const Halide::Func& lse_b);
+    // context_a, context_b (d, i); row_stats_a, row_stats_b (i, c)
+    AttentionMerge(const Halide::Func& context_a, const Halide::Func& row_stats_a,
+                   const Halide::Func& context_b, const Halide::Func& row_stats_b);
 
     Halide::Expr context(const Halide::Var& feature, const Halide::Var& query) const;
-    Halide::Expr lse(const Halide::Var& query) const;
+    Halide::Expr row_stats(const Halide::Var& query, const Halide::Var& column) const;
 
 private:
-    Halide::Func context_a_, lse_a_, context_b_, lse_b_;
+    Halide::Func context_a_, stats_a_, context_b_, stats_b_;
 };
+
+// largest + log(sum); -infinity where no key is seen. row_stats (i, c).
+Halide::Expr log_sum_exp(const Halide::Func& row_stats, const Halide::Var& query);
 
 }  // namespace attnc

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/kernel_abi.h"
-#include "stages/exp2.h"
+#include "stages/exp.h"
 
 namespace attnc {
 
@@ -12,8 +12,6 @@ using namespace Halide;
 
 namespace {
 
-constexpr float kLog2E = 1.44269504088896340736f;
-constexpr float kLn2 = 0.693147180559945309417f;
 // A dropped score is -infinity, so that its exponential is exactly 0. The maximum starts at the lowest finite
 // number: a query that sees no key gets -infinity - lowest = -infinity, never infinity - infinity.
 constexpr float kLowest = std::numeric_limits<float>::lowest();
@@ -29,7 +27,7 @@ Expr drop_where(const Expr& drop, const Expr& value) { return mux(cast<int>(drop
 
 // score + addend, at least the lowest finite number, so that only what is dropped is -infinity.
 Expr add_to_score(const Expr& score, const Expr& addend) {
-    Expr sum = score + addend * kLog2E;
+    Expr sum = score + addend;
     return select(is_dropped(addend) || is_dropped(score), kDropped,
                   strict_float(select(sum < kLowest, kLowest, sum)));
 }
@@ -105,7 +103,7 @@ void AttentionTwoPass::define_scores() {
     // A bare minimum: behind a promise the index would hide from the code generator that the stores
     // interleave.
     Expr query = min(t * tile.rows + g * kQueryLanes + l + 4 * b, in_.queries - 1);
-    quads(b, d, l, g, t) = in_.q(d, query) * in_.qk_scale_log2;
+    quads(b, d, l, g, t) = in_.q(d, query) * in_.qk_scale;
     queries(l, d, g, t) = quads(l / 4, d, l % 4, g, t);
 
     depth = RDom(0, in_.head_dim, "depth");
@@ -181,7 +179,7 @@ void AttentionTwoPass::define_context() {
     block(i, kRowSum, t) = 0.0f;
     exp_keys = RDom(0, in_.tile_kv, "exp_keys");
     exp_keys.where(exp_keys >= bounds(kFirstKey, t) && exp_keys < bounds(kEndKey, t));
-    Expr e = exp2_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
+    Expr e = exp_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
     block(i, scatter(kRowSum, kFirstScore + exp_keys), t) = gather(block(i, kRowSum, t) + e, e);
     Expr sum = block(i, kRowSum, t);
     block(i, kRowInverse, t) = select(sum == 0.0f, 0.0f, 1.0f / sum);
@@ -211,18 +209,16 @@ Expr AttentionTwoPass::context(const Var& feature, const Var& query) const {
            block(query % tile.rows, kRowInverse, query / tile.rows);
 }
 
-Expr AttentionTwoPass::lse(const Var& query) const {
-    Expr maximum = block(query % tile.rows, kRowMax, query / tile.rows);
-    Expr sum = block(query % tile.rows, kRowSum, query / tile.rows);
-    Expr seen =
-        (maximum + log(max(sum, 0.5f)) * kLog2E) * kLn2;  // a row that sees a key has a sum of at least 1
-    return select(is_nan(sum), std::numeric_limits<float>::quiet_NaN(), sum == 0.0f, kDropped, seen);
+Expr AttentionTwoPass::row_stats(const Var& query, const Var& column) const {
+    Expr local = query % tile.rows, tile_of_query = query / tile.rows;
+    return mux(column, {block(local, kRowMax, tile_of_query), block(local, kRowSum, tile_of_query)});
 }
 
-Expr AttentionTwoPass::probability(const Var& key, const Var& query, const Expr& lse) const {
+Expr AttentionTwoPass::probability(const Var& key, const Var& query, const Expr& largest,
+                                   const Expr& sum) const {
     Expr score = block(query % tile.rows, kFirstScore + key, query / tile.rows);
-    Expr dropped = !visible(query, key) || is_dropped(lse) || is_dropped(score);
-    return select(dropped, 0.0f, exp2_nonpositive(score - lse * kLog2E));
+    Expr dropped = !visible(query, key) || is_dropped(score) || sum == 0.0f;
+    return select(dropped, 0.0f, exp_nonpositive(score - largest) / sum);
 }
 
 }  // namespace attnc

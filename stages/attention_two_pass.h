@@ -25,10 +25,10 @@ struct AttentionMasks {
 };
 
 struct AttentionInputs {
-    Halide::Func q;              // (d, i)
-    Halide::Func k;              // (d, j)
-    Halide::Func v;              // (d, j); undefined for scores alone
-    Halide::Expr qk_scale_log2;  // scores are in units of log2
+    Halide::Func q;  // (d, i)
+    Halide::Func k;  // (d, j)
+    Halide::Func v;  // (d, j); undefined for scores alone
+    Halide::Expr qk_scale;
     Halide::Expr first_key;  // query i sees key j when max(0, i + first_key) <= j < min(keys, i + last_key)
     Halide::Expr last_key;
     Halide::Expr queries, keys;  // extents
@@ -98,9 +98,10 @@ struct AttentionTwoPass {
 
     // Results by query.
     Halide::Expr context(const Halide::Var& feature, const Halide::Var& query) const;
-    Halide::Expr lse(const Halide::Var& query) const;
-    // exp(score - lse) of key `key`, 0 where dropped. lse in natural units.
-    Halide::Expr probability(const Halide::Var& key, const Halide::Var& query, const Halide::Expr& lse) const;
+    Halide::Expr row_stats(const Halide::Var& query, const Halide::Var& column) const;  // largest score, sum
+    // exp(score - largest) / sum of key `key`, 0 where dropped.
+    Halide::Expr probability(const Halide::Var& key, const Halide::Var& query, const Halide::Expr& largest,
+                             const Halide::Expr& sum) const;
 
 private:
     AttentionInputs in_;

@@ -279,6 +279,7 @@ std::vector<int> kernels_of(const Config& config) {
     add(ATTNC_KERNEL_ATTEND_MASKED, config.masks);
     add(ATTNC_KERNEL_ATTEND_GUARDED, true);  // any call may be causal, and a causal tile meets dropped values
     add(ATTNC_KERNEL_ATTEND_MERGE, true);
+    add(ATTNC_KERNEL_ATTEND_LSE, true);
     add(ATTNC_KERNEL_ATTEND_PROBS, config.probs);
     add(ATTNC_KERNEL_SPLIT_HEADS, !config.in_proj);
     add(ATTNC_KERNEL_MERGE_HEADS, !config.out_proj);

@@ -11,50 +11,48 @@ constexpr double u = kUnitRoundoff;
 constexpr double kLn2 = 0.693147180559945309417;
 
 // Roundings in units of u; their places are in docs/numerics.md.
-constexpr double kScoreRoundings = 5;      // beside the chain over head_dim: scale (3), two biases (2)
-constexpr double kShiftRoundings = 2;      // score - maximum is at most 2 scores
+constexpr double kScoreRoundings = 4;      // beside the chain over head_dim: scale (2), two biases (2)
+constexpr double kShiftRoundings = 6;      // of score - maximum (at most 2 scores): itself, times log2(e) (2)
 constexpr double kExp2Error = 5;           // polynomial and its evaluation
 constexpr double kNormaliseRoundings = 3;  // 1 / sum, the product with it, weights that underflow
-constexpr double kLseRoundings = 9;
-constexpr double kMergeRoundings = 25;
+constexpr double kJoinRoundings = 11;      // exponential (5), products and sums of sums (3), of contexts (3)
 
 double count(int64_t n) { return static_cast<double>(n); }
 
-// Largest |lse| and what its roundings are relative to.
-double lse_magnitude(const AttentionTerms& terms) {
-    return terms.scores + std::log(std::max(1.0, count(terms.keys) * count(terms.blocks))) + 1;
-}
-
-// Relative error of exp(score) in units of u.
+// Relative error of exp(score - maximum) in units of u.
 double weight_error(const AttentionTerms& terms) {
     return (count(terms.head_dim) + kScoreRoundings + kShiftRoundings) * terms.scores + kExp2Error;
 }
 
-double merge_error(const AttentionTerms& terms) {
-    return (count(terms.blocks) - 1) * (lse_magnitude(terms) + kMergeRoundings);
+// Relative error that joining blocks adds to a sum of weights, and to the share of a block, in units of u.
+double join_error(const AttentionTerms& terms) {
+    return (count(terms.blocks) - 1) * (kShiftRoundings * terms.scores + kJoinRoundings);
+}
+
+// Relative error of a row's sum of weights in units of u.
+double sum_error(const AttentionTerms& terms) {
+    return weight_error(terms) + count(terms.keys) + 1 + join_error(terms);
 }
 
 }  // namespace
 
 double attention_error_bound(const AttentionTerms& terms) {
-    double relative = weight_error(terms) + 2 * count(terms.keys) + kNormaliseRoundings;
-    if (terms.blocks > 1) {
-        relative += kLseRoundings * lse_magnitude(terms) + merge_error(terms);
-    }
+    const double relative =
+        weight_error(terms) + 2 * count(terms.keys) + kNormaliseRoundings + join_error(terms);
     return kSecondOrder * (u * relative + terms.score_error) * (terms.values + terms.value_error) +
            terms.value_error + kSmallestNormal * (2 * count(terms.keys) + 2);
 }
 
 double lse_error_bound(const AttentionTerms& terms) {
-    const double absolute =
-        weight_error(terms) + count(terms.keys) + kLseRoundings * lse_magnitude(terms) + merge_error(terms);
+    constexpr double kLogError = 4;
+    const double log_sum = std::log(std::max(1.0, count(terms.keys) * count(terms.blocks)));
+    const double absolute = sum_error(terms) + kLogError * log_sum + (terms.scores + log_sum);
     return kSecondOrder * (u * absolute + terms.score_error);
 }
 
 double probs_error_bound(const AttentionTerms& terms) {
-    constexpr double kDifferenceRoundings = 4;
-    const double own = weight_error(terms) + kDifferenceRoundings * lse_magnitude(terms);
-    return kSecondOrder * (u * own + terms.score_error) + kSecondOrder * lse_error_bound(terms);
+    constexpr double kDivision = 1;
+    return kSecondOrder * (u * (weight_error(terms) + sum_error(terms) + kDivision) + 2 * terms.score_error);
 }
 
 double averaged_probs_error_bound(const AttentionTerms& terms, int64_t num_heads) {

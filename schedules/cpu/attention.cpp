@@ -115,7 +115,7 @@ AttentionTile attention_tile(const AttendParams& params) {
             .context_rows = static_cast<int>(params.context_rows)};
 }
 
-void schedule_attend(AttentionTwoPass& s, Func context, Func lse, const AttendParams& p, int head_dim,
+void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const AttendParams& p, int head_dim,
                      int v_head_dim, int tile_kv, const Target& target) {
     const int vector = target.natural_vector_size<float>();
     const int context_rows = static_cast<int>(p.context_rows);
@@ -143,7 +143,12 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func lse, const AttendPa
         .vectorize(exp_lane)
         .unroll(s.i);
 
-    s.group_bounds.compute_at(context, tile).store_in(MemoryType::Stack).bound(s.x, 0, 2).unroll(s.x);
+    // All groups of the tile, those past the queries too: context_sums is computed for them as well.
+    s.group_bounds.compute_at(context, tile)
+        .store_in(MemoryType::Stack)
+        .bound(s.x, 0, 2)
+        .align_bounds(s.g, static_cast<int>(p.rows) / context_rows)
+        .unroll(s.x);
     s.context_sums.compute_at(context, group)
         .store_in(MemoryType::Stack)
         .bound_extent(s.d, static_cast<int>(p.context_columns))
@@ -158,7 +163,12 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func lse, const AttendPa
         .unroll(s.d)
         .unroll(s.i);
 
-    lse.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+    row_stats.bound(s.c, 0, kRowStats)
+        .split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+        .split(row, row, lane, kQueryLanes, TailStrategy::GuardWithIf)
+        .reorder(lane, row, s.c, tile)
+        .vectorize(lane)
+        .unroll(s.c)
         .compute_with(context, tile);
 }
 
@@ -174,13 +184,17 @@ void schedule_probs(AttentionTwoPass& s, Func probs, const AttendParams& p, int 
     schedule_scores(s, probs, tile, p, head_dim, tile_kv);
 }
 
-void schedule_merge(AttentionMerge& s, Func context, Func lse, int v_head_dim, const Target& target) {
+void schedule_merge(AttentionMerge& s, Func context, Func row_stats, int v_head_dim, const Target& target) {
     const Var lane("lane");
     context.bound(s.d, 0, v_head_dim)
         .split(s.d, s.d, lane, target.natural_vector_size<float>())
         .vectorize(lane);
+    row_stats.bound(s.c, 0, kRowStats).reorder(s.c, s.i).unroll(s.c);
     s.weights.compute_at(context, s.i).store_in(MemoryType::Stack);
-    (void)lse;  // one number for a row: left as it is
+}
+
+void schedule_lse(Func lse, const Var& i, const Target& target) {
+    lse.vectorize(i, target.natural_vector_size<float>(), TailStrategy::GuardWithIf);
 }
 
 }  // namespace attnc

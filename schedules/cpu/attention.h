@@ -12,8 +12,8 @@ namespace attnc {
 // The tile that the definitions need, from the parameters.
 AttentionTile attention_tile(const AttendParams& params);
 
-// context (d, i) and lse (i) as outputs of one loop over tiles of queries.
-void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func lse,
+// context (d, i) and row_stats (i, c) as outputs of one loop over tiles of queries.
+void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func row_stats,
                      const AttendParams& params, int head_dim, int v_head_dim, int tile_kv,
                      const Halide::Target& target);
 
@@ -21,8 +21,11 @@ void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func
 void schedule_probs(AttentionTwoPass& stage, Halide::Func probs, const AttendParams& params, int head_dim,
                     int tile_kv, const Halide::Target& target);
 
-// context (d, i) and lse (i).
-void schedule_merge(AttentionMerge& stage, Halide::Func context, Halide::Func lse, int v_head_dim,
+// context (d, i) and row_stats (i, c).
+void schedule_merge(AttentionMerge& stage, Halide::Func context, Halide::Func row_stats, int v_head_dim,
                     const Halide::Target& target);
+
+// lse (i).
+void schedule_lse(Halide::Func lse, const Halide::Var& i, const Halide::Target& target);
 
 }  // namespace attnc

@@ -142,12 +142,13 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         auto* all = new std::vector<std::vector<int64_t>>(ATTNC_KERNEL_COUNT);
         const std::vector<int64_t> project = {ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_WEIGHTS,
                                               ATTNC_ARGUMENT_BIAS_VECTOR};
-        const std::vector<int64_t> scores = {ATTNC_ARGUMENT_Q, ATTNC_ARGUMENT_K, ATTNC_ARGUMENT_QK_SCALE_LOG2,
+        const std::vector<int64_t> scores = {ATTNC_ARGUMENT_Q, ATTNC_ARGUMENT_K, ATTNC_ARGUMENT_QK_SCALE,
                                              ATTNC_ARGUMENT_FIRST_KEY, ATTNC_ARGUMENT_LAST_KEY};
         const std::vector<int64_t> masks = {ATTNC_ARGUMENT_KEY_BIAS, ATTNC_ARGUMENT_BIAS,
                                             ATTNC_ARGUMENT_KEEP_MASK, ATTNC_ARGUMENT_DROP_MASK,
                                             ATTNC_ARGUMENT_MASK_FLAGS};
-        const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_LSE};
+        const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT,
+                                             ATTNC_ARGUMENT_ROW_STATS};
         const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
             std::vector<int64_t> joined;
             for (const auto& part : parts) joined.insert(joined.end(), part.begin(), part.end());
@@ -159,9 +160,10 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         set(ATTNC_KERNEL_ATTEND_MASKED, {scores, attend, masks});
         set(ATTNC_KERNEL_ATTEND_GUARDED, {scores, attend, masks});
         set(ATTNC_KERNEL_ATTEND_MERGE,
-            {{ATTNC_ARGUMENT_CONTEXT_A, ATTNC_ARGUMENT_LSE_A, ATTNC_ARGUMENT_CONTEXT_B, ATTNC_ARGUMENT_LSE_B,
-              ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_LSE}});
-        set(ATTNC_KERNEL_ATTEND_PROBS, {scores, masks, {ATTNC_ARGUMENT_LSE_IN, ATTNC_ARGUMENT_PROBS}});
+            {{ATTNC_ARGUMENT_CONTEXT_A, ATTNC_ARGUMENT_ROW_STATS_A, ATTNC_ARGUMENT_CONTEXT_B,
+              ATTNC_ARGUMENT_ROW_STATS_B, ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_ROW_STATS}});
+        set(ATTNC_KERNEL_ATTEND_LSE, {{ATTNC_ARGUMENT_ROW_STATS_IN, ATTNC_ARGUMENT_LSE}});
+        set(ATTNC_KERNEL_ATTEND_PROBS, {scores, masks, {ATTNC_ARGUMENT_ROW_STATS_IN, ATTNC_ARGUMENT_PROBS}});
         set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         return all;
@@ -226,7 +228,7 @@ public:
     Scores(Call& call, bool masked)
         : q_(call.buffer(ATTNC_ARGUMENT_Q, "q", 2)),
           k_(call.buffer(ATTNC_ARGUMENT_K, "k", 2)),
-          scale_(static_cast<double>(call.real(ATTNC_ARGUMENT_QK_SCALE_LOG2)) * 0.6931471805599453),
+          scale_(static_cast<double>(call.real(ATTNC_ARGUMENT_QK_SCALE))),
           first_(call.integer(ATTNC_ARGUMENT_FIRST_KEY)),
           last_(call.integer(ATTNC_ARGUMENT_LAST_KEY)) {
         call.want("k", k_.extent(0), "d of q", q_.extent(0));
@@ -245,24 +247,25 @@ public:
     int64_t rows() const { return q_.extent(1); }
     int64_t keys() const { return k_.extent(1); }
 
-    // The score, or -inf where the key is dropped.
+    // The score, in float32 after each step as in real kernels, or -inf where the key is dropped.
     double score(int64_t i, int64_t j) const {
-        constexpr double kDropped = -std::numeric_limits<double>::infinity();
+        constexpr float kDropped = kMinusInfinity;
         if (j < i + int64_t{first_} || j >= i + int64_t{last_}) return kDropped;
         double dot = 0;
         for (int64_t d = 0; d < q_.extent(0); ++d) {
             dot += static_cast<double>(q_.f(d, i)) * static_cast<double>(k_.f(d, j));
         }
-        double score = dot * scale_;
-        for (const double added :
-             {(flags_ & ATTNC_MASK_BIAS) != 0 ? static_cast<double>(bias_.f(j, i)) : 0.0,
-              (flags_ & ATTNC_MASK_KEY_BIAS) != 0 ? static_cast<double>(key_bias_.f(j)) : 0.0}) {
+        auto score = static_cast<float>(dot * scale_);
+        for (const float added : {(flags_ & ATTNC_MASK_BIAS) != 0 ? bias_.f(j, i) : 0.0F,
+                                  (flags_ & ATTNC_MASK_KEY_BIAS) != 0 ? key_bias_.f(j) : 0.0F}) {
             if (added == kDropped) return kDropped;
+            const bool was_finite = score != kDropped;
             score += added;
+            if (was_finite && score == kDropped) score = std::numeric_limits<float>::lowest();
         }
         if ((flags_ & ATTNC_MASK_KEEP) != 0 && *keep_.at<uint8_t>(j, i) == 0) return kDropped;
         if ((flags_ & ATTNC_MASK_DROP) != 0 && *drop_.at<uint8_t>(j, i) != 0) return kDropped;
-        return score;
+        return static_cast<double>(score);
     }
 
 private:
@@ -271,17 +274,38 @@ private:
     int32_t first_, last_, flags_ = 0;
 };
 
+// row_stats of a kernel, as far as `rows` go.
+class StatsView {
+public:
+    StatsView(Call& call, int argument, const char* name, int64_t rows)
+        : view_(call.buffer(argument, name, 2)) {
+        call.want(name, view_.extent(0), "i", rows);
+        call.want(name, view_.extent(1), "the statistics", 2);
+    }
+    bool is_empty(int64_t i) const { return view_.f(i, 1) == 0; }
+    double largest(int64_t i) const { return static_cast<double>(view_.f(i, 0)); }
+    double sum(int64_t i) const { return static_cast<double>(view_.f(i, 1)); }
+    const float* memory() const { return view_.at<float>(0); }
+    // The largest score of an empty row is of no meaning: NaN shows who uses it all the same.
+    void set(int64_t i, double largest, double sum) const {
+        view_.f(i, 0) = sum == 0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(largest);
+        view_.f(i, 1) = static_cast<float>(sum);
+    }
+
+private:
+    View view_;
+};
+
 int32_t attend(int kernel, void** argv) {
     Call call(kernel, argv, arguments_of(kernel));
     call.use_scratch();
     const Scores scores(call, kernel != ATTNC_KERNEL_ATTEND);
     const View v = call.buffer(ATTNC_ARGUMENT_V, "v", 2);
     const View context = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
-    const View lse = call.buffer(ATTNC_ARGUMENT_LSE, "lse", 1);
+    const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS, "row_stats", scores.rows());
     call.want("v", v.extent(1), "j of k", scores.keys());
     call.want("context", context.extent(0), "d of v", v.extent(0));
     call.want("context", context.extent(1), "i of q", scores.rows());
-    call.want("lse", lse.extent(0), "i of q", scores.rows());
     if (call.code() != 0) return call.code();
     fake_counts().pairs_attended += scores.rows() * scores.keys();
     const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
@@ -305,7 +329,7 @@ int32_t attend(int kernel, void** argv) {
             }
             context.f(d, i) = sum == 0 ? static_cast<float>(total) : static_cast<float>(total / sum);
         }
-        lse.f(i) = sum == 0 ? kMinusInfinity : static_cast<float>(most + std::log(sum));
+        stats.set(i, most, sum);
     }
     return 0;
 }
@@ -315,33 +339,45 @@ int32_t merge(int kernel, void** argv) {
     const View a = call.buffer(ATTNC_ARGUMENT_CONTEXT_A, "context_a", 2);
     const View b = call.buffer(ATTNC_ARGUMENT_CONTEXT_B, "context_b", 2);
     const View to = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
-    const View lse_a = call.buffer(ATTNC_ARGUMENT_LSE_A, "lse_a", 1);
-    const View lse_b = call.buffer(ATTNC_ARGUMENT_LSE_B, "lse_b", 1);
-    const View lse = call.buffer(ATTNC_ARGUMENT_LSE, "lse", 1);
+    const StatsView stats_a(call, ATTNC_ARGUMENT_ROW_STATS_A, "row_stats_a", to.extent(1));
+    const StatsView stats_b(call, ATTNC_ARGUMENT_ROW_STATS_B, "row_stats_b", to.extent(1));
+    const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS, "row_stats", to.extent(1));
     for (const View* view : {&a, &b}) {
         call.want("context_a and context_b", view->extent(0), "d", to.extent(0));
         call.want("context_a and context_b", view->extent(1), "i", to.extent(1));
     }
-    if (lse.at<float>(0) == lse_a.at<float>(0) || lse.at<float>(0) == lse_b.at<float>(0)) {
-        call.want("lse", 1, "memory of its own", 0);
+    if (stats.memory() == stats_a.memory() || stats.memory() == stats_b.memory()) {
+        call.want("row_stats", 1, "memory of its own", 0);
     }
     if (call.code() != 0) return call.code();
     for (int64_t i = 0; i < to.extent(1); ++i) {
-        const float la = lse_a.f(i), lb = lse_b.f(i);
-        const double most = std::max(static_cast<double>(la), static_cast<double>(lb));
-        const double wa = std::exp(static_cast<double>(la) - most),
-                     wb = std::exp(static_cast<double>(lb) - most);
-        for (int64_t d = 0; d < to.extent(0); ++d) {
-            const float ca = a.f(d, i), cb = b.f(d, i);
-            to.f(d, i) = lb == kMinusInfinity ? ca
-                         : la == kMinusInfinity
-                             ? cb
-                             : static_cast<float>(
-                                   (wa * static_cast<double>(ca) + wb * static_cast<double>(cb)) / (wa + wb));
+        if (stats_a.is_empty(i) || stats_b.is_empty(i)) {
+            const bool first = stats_b.is_empty(i);
+            for (int64_t d = 0; d < to.extent(0); ++d) to.f(d, i) = first ? a.f(d, i) : b.f(d, i);
+            const StatsView& from = first ? stats_a : stats_b;
+            stats.set(i, from.largest(i), from.sum(i));
+            continue;
         }
-        lse.f(i) = lb == kMinusInfinity   ? la
-                   : la == kMinusInfinity ? lb
-                                          : static_cast<float>(most + std::log(wa + wb));
+        const double most = std::max(stats_a.largest(i), stats_b.largest(i));
+        const double wa = stats_a.sum(i) * std::exp(stats_a.largest(i) - most);
+        const double wb = stats_b.sum(i) * std::exp(stats_b.largest(i) - most);
+        for (int64_t d = 0; d < to.extent(0); ++d) {
+            const double ca = static_cast<double>(a.f(d, i)), cb = static_cast<double>(b.f(d, i));
+            to.f(d, i) = static_cast<float>((wa * ca + wb * cb) / (wa + wb));
+        }
+        stats.set(i, most, wa + wb);
+    }
+    return 0;
+}
+
+int32_t log_sum(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    const View lse = call.buffer(ATTNC_ARGUMENT_LSE, "lse", 1);
+    const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS_IN, "row_stats_in", lse.extent(0));
+    if (call.code() != 0) return call.code();
+    for (int64_t i = 0; i < lse.extent(0); ++i) {
+        lse.f(i) = stats.is_empty(i) ? kMinusInfinity
+                                     : static_cast<float>(stats.largest(i) + std::log(stats.sum(i)));
     }
     return 0;
 }
@@ -350,17 +386,16 @@ int32_t probs(int kernel, void** argv) {
     Call call(kernel, argv, arguments_of(kernel));
     call.use_scratch();
     const Scores scores(call, true);
-    const View lse = call.buffer(ATTNC_ARGUMENT_LSE_IN, "lse_in", 1);
+    const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS_IN, "row_stats_in", scores.rows());
     const View to = call.buffer(ATTNC_ARGUMENT_PROBS, "probs", 2);
-    call.want("lse_in", lse.extent(0), "i of q", scores.rows());
     call.want("probs", to.extent(0), "j of k", scores.keys());
     call.want("probs", to.extent(1), "i of q", scores.rows());
     if (call.code() != 0) return call.code();
     for (int64_t i = 0; i < scores.rows(); ++i) {
         for (int64_t j = 0; j < scores.keys(); ++j) {
             const double s = scores.score(i, j);
-            const bool none = s == -std::numeric_limits<double>::infinity() || lse.f(i) == kMinusInfinity;
-            to.f(j, i) = none ? 0.0F : static_cast<float>(std::exp(s - static_cast<double>(lse.f(i))));
+            const bool none = s == -std::numeric_limits<double>::infinity() || stats.is_empty(i);
+            to.f(j, i) = none ? 0.0F : static_cast<float>(std::exp(s - stats.largest(i)) / stats.sum(i));
         }
     }
     return 0;
@@ -389,11 +424,11 @@ int32_t entry(void** argv) {
 
 attnc_kernel_entry entry_of(int kernel) {
     constexpr attnc_kernel_argv kRun[] = {
-        entry<ATTNC_KERNEL_PROJECT_HEADS, project>, entry<ATTNC_KERNEL_PROJECT_OUT, project>,
-        entry<ATTNC_KERNEL_ATTEND, attend>,         entry<ATTNC_KERNEL_ATTEND_MASKED, attend>,
-        entry<ATTNC_KERNEL_ATTEND_GUARDED, attend>, entry<ATTNC_KERNEL_ATTEND_MERGE, merge>,
-        entry<ATTNC_KERNEL_ATTEND_PROBS, probs>,    entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>,
-        entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>};
+        entry<ATTNC_KERNEL_PROJECT_HEADS, project>,  entry<ATTNC_KERNEL_PROJECT_OUT, project>,
+        entry<ATTNC_KERNEL_ATTEND, attend>,          entry<ATTNC_KERNEL_ATTEND_MASKED, attend>,
+        entry<ATTNC_KERNEL_ATTEND_GUARDED, attend>,  entry<ATTNC_KERNEL_ATTEND_MERGE, merge>,
+        entry<ATTNC_KERNEL_ATTEND_LSE, log_sum>,     entry<ATTNC_KERNEL_ATTEND_PROBS, probs>,
+        entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>, entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>};
     static_assert(std::size(kRun) == ATTNC_KERNEL_COUNT);
     const std::vector<int64_t>& order = arguments_of(kernel);
     return {kRun[kernel], order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};

@@ -237,12 +237,13 @@ std::string kernel_names(std::string_view config) {
 }
 
 TEST(KernelsOf, HoldsWhatTheConfigurationCanCall) {
-    EXPECT_EQ(kernel_names("d512_h8_f32"),
-              "project_heads project_out attend attend_masked attend_guarded attend_merge attend_probs");
+    EXPECT_EQ(
+        kernel_names("d512_h8_f32"),
+        "project_heads project_out attend attend_masked attend_guarded attend_merge attend_lse attend_probs");
     EXPECT_EQ(kernel_names("d512_h8_f32_nomask_noprobs"),
-              "project_heads project_out attend attend_guarded attend_merge");
+              "project_heads project_out attend attend_guarded attend_merge attend_lse");
     EXPECT_EQ(kernel_names("d512_h8_f32_noin_noout_noprobs"),
-              "attend attend_masked attend_guarded attend_merge split_heads merge_heads");
+              "attend attend_masked attend_guarded attend_merge attend_lse split_heads merge_heads");
 }
 
 TEST(KernelsOf, NamesAndNumbersBelongTogether) {
@@ -251,9 +252,9 @@ TEST(KernelsOf, NamesAndNumbersBelongTogether) {
     }
     EXPECT_EQ(error_of([] { kernel_by_name("attention"); }),
               "kernel 'attention' is unknown, known are project_heads, project_out, attend, attend_masked, "
-              "attend_guarded, attend_merge, attend_probs, split_heads, merge_heads");
+              "attend_guarded, attend_merge, attend_lse, attend_probs, split_heads, merge_heads");
     EXPECT_EQ(error_of([] { kernel_name(-1); }), "kernel number -1 is unknown");
-    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 9 is unknown");
+    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 10 is unknown");
 }
 
 TEST(KernelConfig, DependsOnPaddedHeadsOnly) {

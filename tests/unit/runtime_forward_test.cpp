@@ -226,6 +226,97 @@ TEST(Forward, TwoMostNegativeBiasesDoNotDropAKey) {
     for (const float value : run_fake(call).lse) EXPECT_TRUE(std::isfinite(value));
 }
 
+// Probabilities of every row, asked for with `averaged_only` or without: of key j as `want` says.
+template <typename Want>
+void expect_probs(LayerCall call, const FakeOptions& options, const Want& want) {
+    for (const bool averaged_only : {false, true}) {
+        call.probs = !averaged_only;
+        const FakeResult got = run_fake(call, options);
+        ASSERT_EQ(got.status, ATTNC_OK) << got.error;
+        for (const std::vector<float>* probs : {&got.probs, &got.probs_averaged}) {
+            for (size_t n = 0; n < probs->size(); ++n) {
+                const int64_t key = static_cast<int64_t>(n) % call.keys();
+                ASSERT_EQ((*probs)[n], want(key)) << averaged_only << " key " << key;
+            }
+        }
+    }
+}
+
+FakeOptions keys_in_blocks_of(int64_t tile_kv) {
+    FakeOptions options;
+    options.layout.tile_kv = tile_kv;
+    return options;
+}
+
+// Scores so large that the number of keys is lost in lse, which float32 rounds to the bias.
+TEST(Forward, HugeEqualBiasesGiveUniformProbabilities) {
+    for (const float bias : {-1e9F, 1e9F, -3e38F, std::numeric_limits<float>::lowest()}) {
+        for (const int64_t keys : {1, 6, 45}) {
+            for (const int64_t tile_kv : {4, 16, 64}) {
+                for (const bool per_key : {false, true}) {
+                    const Config config = parse_problem("d32_h2_f32:b2_q5_kv6").config;
+                    LayerCall call = random_call(config, {2, 5, keys}, 40);
+                    call.probs_averaged = call.lse = true;
+                    (per_key ? call.key_bias : call.bias) =
+                        per_key ? filled<float>({2, keys}, bias) : filled<float>({1, 2, 5, keys}, bias);
+                    const FakeOptions options = keys_in_blocks_of(tile_kv);
+                    expect_probs(call, options, [&](int64_t) { return 1.0F / static_cast<float>(keys); });
+                    for (const float lse : run_fake(call, options).lse) {
+                        ASSERT_LE(std::fabs(lse - bias), std::fabs(bias) * 1e-6F);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(Forward, HugeBiasesAgainstAppendedKeys) {
+    LayerCall call = random_call("d32_h2_f32_biaskv_zeroattn:b2_q5_kv12", 41);
+    call.probs_averaged = call.lse = true;
+    call.key_bias = filled<float>({2, 12}, 1e9F);
+    for (const int64_t tile_kv : {4, 16}) {
+        expect_probs(call, keys_in_blocks_of(tile_kv),
+                     [](int64_t key) { return key < 12 ? 1.0F / 12.0F : 0.0F; });
+    }
+    // Now the appended keys have all the weight, and the same as without the others.
+    call.key_bias = filled<float>({2, 12}, -1e9F);
+    LayerCall alone = call;
+    alone.key_bias = {}, alone.key_drop_mask = filled<uint8_t>({2, 12}, 1);
+    for (const bool probs : {false, true}) {
+        call.probs = alone.probs = probs;
+        for (const int64_t tile_kv : {4, 16}) {
+            EXPECT_TRUE(equal_bits(run_fake(call, keys_in_blocks_of(tile_kv)),
+                                   run_fake(alone, keys_in_blocks_of(tile_kv))));
+        }
+    }
+    EXPECT_TRUE(matches(alone));
+}
+
+TEST(Forward, TheLeastOfHugeBiasesTakesAllTheWeight) {
+    for (const int64_t tile_kv : {4, 64}) {
+        for (const int64_t key : {0, 5, 18}) {
+            LayerCall call = random_call("d32_h2_f32:b1_q5_kv19", 42);
+            call.probs_averaged = call.lse = true;
+            call.key_bias = filled<float>({1, 19}, std::numeric_limits<float>::lowest());
+            call.key_bias.at(0, key) = -3e38F;
+            const FakeOptions options = keys_in_blocks_of(tile_kv);
+            expect_probs(call, options, [&](int64_t j) { return j == key ? 1.0F : 0.0F; });
+            for (const float lse : run_fake(call, options).lse) EXPECT_EQ(lse, -3e38F);
+        }
+    }
+}
+
+TEST(Forward, LseIsComputedOnlyWhereWanted) {
+    LayerCall call = random_call("d32_h2_f32:b2_q5_kv20", 43);
+    call.probs = call.probs_averaged = true;
+    fake_counts().reset();
+    ASSERT_EQ(run_fake(call).status, ATTNC_OK);
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_LSE], 0);
+    call.lse = true;
+    ASSERT_EQ(run_fake(call).status, ATTNC_OK);
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_LSE], 4);
+}
+
 TEST(Forward, AnAllTrueMaskChangesNoBit) {
     LayerCall call = everything("d32_h2_f32:b2_q6_kv40", 17);
     const FakeResult without = run_fake(call);
