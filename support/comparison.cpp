@@ -21,31 +21,6 @@ double used(double got, double want, double allowed) {
     return difference <= allowed ? difference / allowed : std::max(difference / allowed, 1.0 + 0x1p-40);
 }
 
-// Bounds of each row of the attention, [batch, num_heads, seq_q].
-struct RowBounds {
-    std::vector<double> context, probs, lse;
-};
-
-RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv) {
-    const int64_t appended = (config.bias_kv ? 1 : 0) + (config.zero_attn ? 1 : 0);
-    const int64_t seq_kv = want.keys - appended;
-    AttentionTerms terms;
-    terms.head_dim = config.head_dim;
-    terms.keys = std::max(std::min(seq_kv, tile_kv), appended);
-    terms.blocks = std::max<int64_t>(1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0));
-    RowBounds bounds;
-    for (size_t row = 0; row < want.lse.size(); ++row) {
-        terms.scores = want.score_size[row];
-        terms.values = want.value_size[row];
-        terms.score_error = want.score_error[row];
-        terms.value_error = want.value_error[row];
-        bounds.context.push_back(attention_error_bound(terms));
-        bounds.probs.push_back(probs_error_bound(terms));
-        bounds.lse.push_back(lse_error_bound(terms));
-    }
-    return bounds;
-}
-
 // What the errors of all heads' contexts come to in one output, and the output projection's own.
 double out_bound(const Config& config, const Reference& want, const RowBounds& bounds, int64_t index) {
     const int64_t feature = index % want.out_features;
@@ -112,6 +87,26 @@ std::string LayerComparison::text() const {
         if (!part->ok()) all += std::string(all.empty() ? "" : "\n") + name + ": " + part->text();
     }
     return all;
+}
+
+RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv) {
+    const int64_t appended = (config.bias_kv ? 1 : 0) + (config.zero_attn ? 1 : 0);
+    const int64_t seq_kv = want.keys - appended;
+    AttentionTerms terms;
+    terms.head_dim = config.head_dim;
+    terms.keys = std::max(std::min(seq_kv, tile_kv), appended);
+    terms.blocks = std::max<int64_t>(1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0));
+    RowBounds bounds;
+    for (size_t row = 0; row < want.lse.size(); ++row) {
+        terms.scores = want.score_size[row];
+        terms.values = want.value_size[row];
+        terms.score_error = want.score_error[row];
+        terms.value_error = want.value_error[row];
+        bounds.context.push_back(attention_error_bound(terms));
+        bounds.probs.push_back(probs_error_bound(terms));
+        bounds.lse.push_back(lse_error_bound(terms));
+    }
+    return bounds;
 }
 
 LayerComparison compare_layer(const Config& config, const Reference& got, const Reference& want,

@@ -29,6 +29,12 @@ Comparison compare(std::span<const double> got, std::span<const double> want,
                    const std::function<double(int64_t)>& allowed);
 Comparison compare(std::span<const double> got, const Expected& want);
 
+// Bounds on the errors of each row of the attention, [batch, num_heads, seq_q]. `tile_kv` is the library's block of keys.
+struct RowBounds {
+    std::vector<double> context, probs, lse;
+};
+RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv);
+
 // A float32 result against the float64 one under the bounds of tolerance.h. `tile_kv` is the library's block
 // of keys. Only what `got` holds is compared: empty vectors are skipped.
 struct LayerComparison {

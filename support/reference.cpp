@@ -303,6 +303,10 @@ private:
             if (key.score > largest) largest_size = key.size;
             largest = std::max(largest, key.score);  // a NaN shows in the sum
         }
+        // Scores of -inf that infinite data made have weight 0 as dropped keys have; nothing else: an empty row.
+        const bool none = std::all_of(visible.begin(), visible.end(),
+                                      [](const Visible& key) { return key.score == -kInfinity; });
+        if (none) visible.clear();
         for (const Visible& key : visible) {
             if (can_be_ignored(key.score, key.size, largest, largest_size, config_.head_dim)) continue;
             result_.score_size[at] = std::max(result_.score_size[at], key.size);

@@ -1,0 +1,59 @@
+// The float64 reference against results that other float64 implementations gave.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/case_file.h"
+#include "support/comparison.h"
+
+namespace attnc {
+namespace {
+
+std::vector<std::string> case_paths() {
+    std::vector<std::string> paths;
+    for (const char* folder : {"torch", "minilm"}) {
+        for (const auto& entry :
+             std::filesystem::directory_iterator(std::string(ATTNC_TEST_DATA "/vectors/") + folder)) {
+            if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
+        }
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
+    const std::filesystem::path path(info.param);
+    return path.parent_path().filename().string() + "_" + path.stem().string();
+}
+
+class StoredResults : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(StoredResults, ReferenceAgreesTo1e12) {
+    const CaseFile file = read_case(GetParam());
+    const Reference reference = reference_layer(file.config, file.weights, file.options, file.inputs);
+    for (const auto& [role, expected] : file.expected) {
+        SCOPED_TRACE(role);
+        // float32 arithmetic absorbs scores beside -1e9; the file has what exact arithmetic gives too.
+        if (file.expected.contains(role + "_f64_arithmetic")) continue;
+        const std::vector<double> got = result_of_role(file, reference, role);
+        // Products with mask_factor are rounded to float32 before they are a bias.
+        const bool rounded = std::any_of(file.scaled_mask.begin(), file.scaled_mask.end(),
+                                         [](float value) { return value != std::floor(value); });
+        const Comparison comparison =
+            rounded ? compare(got, expected) : compare(got, expected.values, [&](int64_t n) {
+                return 1e-12 * (1 + std::fabs(expected.values[static_cast<size_t>(n)]));
+            });
+        EXPECT_TRUE(comparison.ok()) << comparison.text();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, StoredResults, ::testing::ValuesIn(case_paths()), case_name);
+
+TEST(StoredResultsFolder, HoldsAllCases) { EXPECT_EQ(case_paths().size(), 124U + 2U); }
+
+}  // namespace
+}  // namespace attnc
