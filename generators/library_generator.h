@@ -6,8 +6,8 @@
 #include <string>
 
 #include "schedules/cpu_params.h"
-#include "stages/attention_merge.h"
 #include "stages/config.h"
+#include "stages/row_stats.h"
 
 namespace attnc {
 

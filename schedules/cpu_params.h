@@ -13,19 +13,21 @@ namespace attnc {
 
 // project_heads and project_out: the register tile is `rows` x panel.
 struct ProjectParams {
-    int64_t rows = 6;  // rows of the register tile, 1..32: rows * panel / vector accumulators must fit the registers
-    bool operator==(const ProjectParams &) const = default;
+    int64_t rows =
+        6;  // rows of the register tile, 1..32: rows * panel / vector accumulators must fit the registers
+    bool operator==(const ProjectParams&) const = default;
 };
 
 // attend and its masked, guarded and probability forms. Lanes are queries, 16 to a vector.
 struct AttendParams {
-    int64_t rows = 64;        // queries of a tile, 1..16 * q_vectors, a multiple of context_rows
-    int64_t q_vectors = 4;    // 16-lane vectors of queries in the score tile, 1..8
-    int64_t key_rows = 6;     // keys of the score tile, 1..24: q_vectors * key_rows accumulators (in 16 lanes)
-    int64_t tail_rows = 2;    // keys of the score tile at the edges, divides key_rows
-    int64_t context_rows = 8;     // queries of the context tile, 1..32
-    int64_t context_columns = 32; // features of the context tile: a multiple of the vector that divides the padded head
-    bool operator==(const AttendParams &) const = default;
+    int64_t rows = 64;      // queries of a tile, 1..16 * q_vectors, a multiple of context_rows
+    int64_t q_vectors = 4;  // 16-lane vectors of queries in the score tile, 1..8
+    int64_t key_rows = 6;   // keys of the score tile, 1..24: q_vectors * key_rows accumulators (in 16 lanes)
+    int64_t tail_rows = 2;  // keys of the score tile at the edges, divides key_rows
+    int64_t context_rows = 8;  // queries of the context tile, 1..32
+    int64_t context_columns =
+        32;  // features of the context tile: a multiple of the vector that divides the padded head
+    bool operator==(const AttendParams&) const = default;
 };
 
 struct CpuParams {
@@ -35,7 +37,7 @@ struct CpuParams {
     AttendParams attend_masked;
     AttendParams attend_guarded;
     AttendParams attend_probs;
-    bool operator==(const CpuParams &) const = default;
+    bool operator==(const CpuParams&) const = default;
 };
 
 // One schedule text holds the whole of a target: Layout fields bare, kernel fields qualified:
@@ -43,13 +45,13 @@ struct CpuParams {
 struct CpuSchedule {
     Layout layout;
     CpuParams params;
-    bool operator==(const CpuSchedule &) const = default;
+    bool operator==(const CpuSchedule&) const = default;
 };
-std::string to_string(const CpuSchedule &schedule);
+std::string to_string(const CpuSchedule& schedule);
 
 // Starts from `base` and overrides the fields that `text` names. Throws ConfigError for an unknown field, a field
 // given twice, or a value that is no number.
-CpuSchedule parse_schedule(std::string_view text, const CpuSchedule &base);
+CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base);
 
 // What the instruction set of a target gives: 32-bit lanes of a vector, and vector registers.
 struct VectorUnit {
@@ -59,12 +61,12 @@ struct VectorUnit {
 VectorUnit vector_unit(std::string_view target);  // throws ConfigError for a target that isn't a CPU's
 
 // Right for every configuration; good for common ones.
-CpuSchedule default_schedule(const Config &config, std::string_view target);
+CpuSchedule default_schedule(const Config& config, std::string_view target);
 
 // Throws ConfigError with the reason when a rule is broken.
-void check_schedule(const CpuSchedule &schedule, const Config &config, std::string_view target);
+void check_schedule(const CpuSchedule& schedule, const Config& config, std::string_view target);
 
 // The usual CPU set, best first.
-extern const char *const kCpuTargets[3];
+extern const char* const kCpuTargets[3];
 
 }  // namespace attnc

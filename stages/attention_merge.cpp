@@ -21,19 +21,19 @@ AttentionMerge::AttentionMerge(const Func& context_a, const Func& row_stats_a, c
 Expr AttentionMerge::context(const Var& feature, const Var& query) const {
     Expr a = context_a_(feature, query), b = context_b_(feature, query);
     Expr both = weights(query)[0] * a + weights(query)[1] * b;
-    return select(stats_b_(query, kSum) == 0.0f, a, stats_a_(query, kSum) == 0.0f, b, both);
+    return select(sees_no_key(stats_b_(query, kSum)), a, sees_no_key(stats_a_(query, kSum)), b, both);
 }
 
 Expr AttentionMerge::row_stats(const Var& query, const Var& column) const {
     Expr both = mux(column, {joined(query)[0], joined(query)[1]});
-    return select(stats_b_(query, kSum) == 0.0f, stats_a_(query, column), stats_a_(query, kSum) == 0.0f,
-                  stats_b_(query, column), both);
+    return select(sees_no_key(stats_b_(query, kSum)), stats_a_(query, column),
+                  sees_no_key(stats_a_(query, kSum)), stats_b_(query, column), both);
 }
 
 Expr log_sum_exp(const Func& row_stats, const Var& query) {
     Expr sum = row_stats(query, kSum);
     Expr seen = row_stats(query, kLargest) + log(max(sum, 1.0f));
-    return select(is_nan(sum), std::numeric_limits<float>::quiet_NaN(), sum == 0.0f,
+    return select(is_nan(sum), std::numeric_limits<float>::quiet_NaN(), sees_no_key(sum),
                   -std::numeric_limits<float>::infinity(), seen);
 }
 

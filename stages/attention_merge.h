@@ -1,14 +1,12 @@
-// Row statistics of attention and what is made of them: the join of two disjoint sets of keys (the step of Online
-// softmax, Milakov and Gimelshein 2018, in its form for normalised parts), and log-sum-exp.
+// What is made of row statistics: the join of two disjoint sets of keys (the step of Online softmax, Milakov and
+// Gimelshein 2018, in its form for normalised parts), and log-sum-exp.
 #pragma once
 
 #include <Halide.h>
 
-namespace attnc {
+#include "stages/row_stats.h"
 
-// Columns of row statistics: the largest score, and the sum of exp(score - largest); a sum of 0 means that no key is
-// seen.
-enum RowStat { kLargest, kSum, kRowStats };
+namespace attnc {
 
 struct AttentionMerge {
     Halide::Var d{"d"}, i{"i"}, c{"c"};

@@ -5,6 +5,7 @@
 
 #include "runtime/kernel_abi.h"
 #include "stages/exp.h"
+#include "stages/row_stats.h"
 
 namespace attnc {
 
@@ -182,7 +183,7 @@ void AttentionTwoPass::define_context() {
     Expr e = exp_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
     block(i, scatter(kRowSum, kFirstScore + exp_keys), t) = gather(block(i, kRowSum, t) + e, e);
     Expr sum = block(i, kRowSum, t);
-    block(i, kRowInverse, t) = select(sum == 0.0f, 0.0f, 1.0f / sum);
+    block(i, kRowInverse, t) = select(sees_no_key(sum), 0.0f, 1.0f / sum);
 
     value_keys = RDom(0, in_.tile_kv, "value_keys");
     value_keys.where(value_keys >= group_bounds(kFirstKey, g) && value_keys < group_bounds(kEndKey, g));
@@ -217,7 +218,7 @@ Expr AttentionTwoPass::row_stats(const Var& query, const Var& column) const {
 Expr AttentionTwoPass::probability(const Var& key, const Var& query, const Expr& largest,
                                    const Expr& sum) const {
     Expr score = block(query % tile.rows, kFirstScore + key, query / tile.rows);
-    Expr dropped = !visible(query, key) || is_dropped(score) || sum == 0.0f;
+    Expr dropped = !visible(query, key) || is_dropped(score) || sees_no_key(sum);
     return select(dropped, 0.0f, exp_nonpositive(score - largest) / sum);
 }
 

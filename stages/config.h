@@ -24,15 +24,15 @@ struct Config {
     int64_t k_dim = 0;         // features of `key`
     int64_t v_dim = 0;         // features of `value`
 
-    bool in_proj = true;    // false: query, key and value arrive projected
-    bool out_proj = true;   // false: the merged heads are the output
-    bool causal = false;    // true: a call that names no diagonal has the bottom-right one
-    bool masks = true;      // keep and drop masks, biases and per-key forms are supported
-    bool probs = true;      // probabilities are supported
-    bool bias_kv = false;   // one learned key and value is appended
-    bool zero_attn = false; // a key and value of zeros is appended, after bias_kv's
+    bool in_proj = true;     // false: query, key and value arrive projected
+    bool out_proj = true;    // false: the merged heads are the output
+    bool causal = false;     // true: a call that names no diagonal has the bottom-right one
+    bool masks = true;       // keep and drop masks, biases and per-key forms are supported
+    bool probs = true;       // probabilities are supported
+    bool bias_kv = false;    // one learned key and value is appended
+    bool zero_attn = false;  // a key and value of zeros is appended, after bias_kv's
 
-    bool operator==(const Config &) const = default;
+    bool operator==(const Config&) const = default;
 };
 
 // Fills what is 0 with its default (num_kv_heads = num_heads, head_dim = d_model / num_heads, v_head_dim = head_dim,
@@ -43,7 +43,7 @@ Config complete(Config config);
 // Canonical text: "d512_h8_f32", then what differs from its default, in this order:
 //   d<d_model>_h<num_heads>[_kv<num_kv_heads>][_hd<head_dim>][_vhd<v_head_dim>][_kdim<k_dim>][_vdim<v_dim>]_f32
 //   [_noin][_noout][_causal][_nomask][_noprobs][_biaskv][_zeroattn]
-std::string to_string(const Config &config);
+std::string to_string(const Config& config);
 
 // Reads what to_string writes (tokens after _f32 in any order, each once); validated and completed.
 Config parse_config(std::string_view text);
@@ -51,9 +51,9 @@ Config parse_config(std::string_view text);
 // Run-time sizes of a call: "b32_q50_kv50"; 0 batches, queries or keys are sizes too. kv may be left out: equal to q.
 struct Sizes {
     int64_t batch = 1, seq_q = 0, seq_kv = 0;
-    bool operator==(const Sizes &) const = default;
+    bool operator==(const Sizes&) const = default;
 };
-std::string to_string(const Sizes &sizes);
+std::string to_string(const Sizes& sizes);
 Sizes parse_sizes(std::string_view text);
 
 // "d512_h8_f32:b32_q50_kv50".
@@ -62,19 +62,19 @@ struct Problem {
     Sizes sizes;
 };
 Problem parse_problem(std::string_view text);
-std::string to_string(const Problem &problem);
+std::string to_string(const Problem& problem);
 
 // Features of a head as stored between kernels: rounded up to ATTNC_HEAD_ALIGN.
 int64_t padded_head(int64_t head_dim);
 
 // Kernels (ATTNC_KERNEL_*) that a library of this configuration holds for each target, in the table's order.
-std::vector<int> kernels_of(const Config &config);
-const char *kernel_name(int kernel);        // "attend"
+std::vector<int> kernels_of(const Config& config);
+const char* kernel_name(int kernel);        // "attend"
 int kernel_by_name(std::string_view name);  // throws ConfigError for an unknown name
 
 // What a kernel's object code depends on, as a configuration text: kernels that are equal for many layers are
 // compiled from equal texts. "hd64_vhd64" with padded sizes.
-std::string kernel_config(const Config &config, int kernel);
+std::string kernel_config(const Config& config, int kernel);
 struct KernelConfig {
     int64_t head_dim = 0, v_head_dim = 0;  // padded
 };
