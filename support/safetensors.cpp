@@ -92,7 +92,10 @@ float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint3
 template <typename To, typename Read>
 std::vector<To> converted(const StoredTensor& tensor, Read read) {
     std::vector<To> values(static_cast<size_t>(tensor.elements));
-    for (int64_t n = 0; n < tensor.elements; ++n) values[static_cast<size_t>(n)] = static_cast<To>(read(n));
+    for (int64_t n = 0; n < tensor.elements; ++n) {
+        // NOLINTNEXTLINE(bugprone-signed-char-misuse): I8 holds numbers, not characters
+        values[static_cast<size_t>(n)] = static_cast<To>(read(n));
+    }
     return values;
 }
 

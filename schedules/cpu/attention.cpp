@@ -99,7 +99,7 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
             const Var lane("lane");
             s.block.update(s.update(static_cast<BlockUpdate>(pass)))
                 .split(s.i, s.i, lane, kQueryLanes)
-                .reorder(lane, s.i, s.mask_keys[pass - kAddBias].x, s.t)
+                .reorder(lane, s.i, s.mask_keys[static_cast<size_t>(pass - kAddBias)].x, s.t)
                 .vectorize(lane);
         }
     }

@@ -33,7 +33,7 @@ void schedule_sums(Projection& s, const Func& consumer, const Var& at, int rows,
 void schedule_project_heads(Projection& s, Func y, const std::vector<Var>& y_args,
                             const ProjectParams& params, int head, int heads, const Target& target) {
     const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
-    const Var n = y_args[0], a = y_args[1], m = y_args[2], c = y_args[3], h = y_args[4];
+    const Var &n = y_args[0], &a = y_args[1], &m = y_args[2], &c = y_args[3], &h = y_args[4];
     const Var tile("tile"), row("row"), lane("lane");
     y.bound(n, 0, head)
         .bound(a, 0, heads)
@@ -51,7 +51,7 @@ void schedule_project_heads(Projection& s, Func y, const std::vector<Var>& y_arg
 void schedule_project_out(Projection& s, Func out, const std::vector<Var>& out_args,
                           const ProjectParams& params, int panel, const Target& target) {
     const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
-    const Var n = out_args[0], m = out_args[1];
+    const Var &n = out_args[0], &m = out_args[1];
     const Var tile("tile"), row("row"), columns("columns"), column("column"), lane("lane");
     out.split(m, tile, row, rows, TailStrategy::GuardWithIf)
         .split(n, columns, column, panel, TailStrategy::GuardWithIf)

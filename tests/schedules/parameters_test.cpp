@@ -66,19 +66,19 @@ TEST_P(Parameters, ChangeNoBit) {
 // Every field with a value that isn't its default, within what the smallest instruction set's registers hold.
 INSTANTIATE_TEST_SUITE_P(
     EveryField, Parameters,
-    ::testing::Combine(
-        ::testing::ValuesIn(all_targets()),
-        ::testing::Values("panel:16", "out_panel:16,project_out.rows:2", "project_heads.rows:1",
-                          "project_out.rows:1", "attend.rows:8", "attend.q_vectors:1,attend.rows:16",
-                          "attend.key_rows:1,attend.tail_rows:1", "attend.context_rows:1",
-                          "attend.context_columns:16,attend.context_rows:2",
-                          "attend_masked.rows:8,attend_masked.context_rows:1",
-                          "attend_masked.key_rows:1,attend_masked.tail_rows:1",
-                          "attend_masked.q_vectors:2,attend_masked.key_rows:1,attend_masked.tail_rows:1,"
-                          "attend_masked.rows:32",
-                          "attend_guarded.rows:8,attend_guarded.context_rows:1",
-                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1", "attend_probs.rows:8",
-                          "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
+    ::testing::Combine(::testing::ValuesIn(all_targets()),
+                       ::testing::Values("panel:16", "out_panel:16,project_out.rows:2",
+                                         "project_heads.rows:1", "project_out.rows:1", "attend.rows:8",
+                                         "attend.q_vectors:1,attend.rows:16",
+                                         "attend.key_rows:1,attend.tail_rows:1", "attend.context_rows:1",
+                                         "attend.context_columns:16,attend.context_rows:2",
+                                         "attend_masked.rows:8,attend_masked.context_rows:1",
+                                         "attend_masked.key_rows:1,attend_masked.tail_rows:1",
+                                         "attend_masked.q_vectors:1,attend_masked.rows:16",
+                                         "attend_guarded.rows:8,attend_guarded.context_rows:1",
+                                         "attend_guarded.key_rows:1,attend_guarded.tail_rows:1",
+                                         "attend_probs.rows:8",
+                                         "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
 
 }  // namespace
 }  // namespace attnc::test
