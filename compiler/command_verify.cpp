@@ -167,8 +167,8 @@ std::string check_case(const CaseFile& file, const attnc_library* library, const
     const auto expects = [&](const char* role) { return file.expected.contains(role); };
     const Wanted wanted = {
         .probs = expects("probs"), .probs_averaged = expects("avg_probs"), .lse = expects("lse")};
-    const Reference got = run_layer(library, target, file.weights, file.inputs, file.options.empty_rows,
-                                    static_cast<float>(file.options.qk_scale), wanted, sizes_of(file));
+    const Reference got =
+        run_layer(library, target, file.weights, file.inputs, file.options, wanted, sizes_of(file));
     std::string wrong;
     for (const auto& [role, expected] : file.expected) {
         if (role == "ctx" && got.context.empty()) continue;  // inside the layer: no output of a library

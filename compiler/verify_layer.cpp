@@ -110,8 +110,15 @@ void add_lengths(VerifyCall& call, Random& random) {
         call.causal_offsets = random_lengths(batch, -seq_q, seq_kv, random);
         call.inputs.causal_offsets = attnc_tensor_1d(ATTNC_I64, call.causal_offsets.data(), batch);
     }
-    call.empty_rows =
+    call.options.empty_rows =
         static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
+}
+
+void add_window(VerifyCall& call, Random& random) {
+    // Narrow ones, also beside long sequences, and wide ones that drop little.
+    const auto keys = [&] { return random.between(0, random.chance(0.5) ? 8 : call.problem.sizes.seq_kv); };
+    if (random.chance(0.4)) call.options.window_left = keys();
+    if (random.chance(0.3)) call.options.window_right = keys();
 }
 
 std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
@@ -137,23 +144,27 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     call->inputs.value = call->tokens.value_view;
     add_lengths(*call, random);
     if (config.masks) add_masks(*call, random);
+    add_window(*call, random);
     return call;
 }
 
 Config config_of(const attnc_library* library) { return parse_config(library->problem); }
 
 Reference reference_of(const VerifyCall& call) {
-    return reference_layer(call.problem.config, call.weights.view, {.empty_rows = call.empty_rows},
-                           call.inputs);
+    return reference_layer(call.problem.config, call.weights.view, call.options, call.inputs);
 }
 
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale,
-                    const Wanted& wanted, const Reference& sizes) {
+                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
+                    const Reference& sizes) {
     attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
     options.target = target.c_str();
-    options.empty_rows = empty_rows;
-    options.qk_scale = qk_scale;
+    options.empty_rows = layer_options.empty_rows;
+    options.qk_scale = static_cast<float>(layer_options.qk_scale);
+    options.window = static_cast<attnc_window>((layer_options.window_left ? ATTNC_WINDOW_LEFT : 0) |
+                                               (layer_options.window_right ? ATTNC_WINDOW_RIGHT : 0));
+    options.window_left = layer_options.window_left.value_or(0);
+    options.window_right = layer_options.window_right.value_or(0);
     attnc_error error;
     LayerHolder holder;
     check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error,
@@ -212,7 +223,7 @@ std::string check_call(const attnc_library* library, const std::string& target, 
     const Config& config = call.problem.config;
     const Wanted wanted = {.probs = config.probs, .probs_averaged = config.probs, .lse = true};
     const Reference got =
-        run_layer(library, target, call.weights.view, call.inputs, call.empty_rows, 0, wanted, want);
+        run_layer(library, target, call.weights.view, call.inputs, call.options, wanted, want);
     const LayerComparison comparison = compare_layer(config, got, want, tile_kv_of(library, target));
     return comparison.ok() ? "" : comparison.text();
 }

@@ -23,10 +23,10 @@ struct VerifyCall {
     std::vector<float> bias, key_bias;
     std::vector<int64_t> key_lengths, query_lengths, causal_offsets;
     attnc_inputs inputs = ATTNC_INPUTS_INIT;
-    attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
+    ReferenceOptions options;  // of the layer
 };
 
-// Sizes, masks, biases, lengths, diagonals and empty-row policy drawn by the seed, of what `config` supports. Small
+// Sizes, masks, biases, lengths, diagonals, windows and empty-row policy drawn by the seed, of what `config` supports. Small
 // enough that the reference takes about a second at most.
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed);
 
@@ -38,8 +38,8 @@ struct Wanted {
 // Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
 // std::runtime_error with the runtime's sentence.
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, attnc_empty_rows empty_rows, float qk_scale,
-                    const Wanted& wanted, const Reference& sizes);
+                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
+                    const Reference& sizes);
 
 // "" if the call's outputs are within their bounds, else what is outside.
 std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,

@@ -11,6 +11,7 @@ namespace attnc {
 namespace {
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t plane_rows, int64_t row,
                       int64_t width) {
@@ -59,15 +60,15 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     Buffer<2> v(block.v.data, kFloat32, {{layer.v_width, 1}, {block.count, block.v.row_stride}});
     Buffer<2> to(context.data, kFloat32, {{layer.v_width, 1}, {range.rows, context.row_stride}});
     Buffer<2> row_stats = stats.buffer(range.rows);
-    const int32_t last_key =
-        block.appended ? kNoLastKey : relative_last_key(*range.item, range.row, block.first);
+    const KernelInterval keys =
+        block.appended ? kAllKeys : kernel_interval(*range.item, range.row, block.first);
     KernelCall call;
     call.set(ATTNC_ARGUMENT_Q, q);
     call.set(ATTNC_ARGUMENT_K, k);
     call.set(ATTNC_ARGUMENT_V, v);
     call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
-    call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
-    call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
+    call.set(ATTNC_ARGUMENT_FIRST_KEY, keys.first_key);
+    call.set(ATTNC_ARGUMENT_LAST_KEY, keys.last_key);
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
@@ -104,8 +105,10 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
                      context, stats)) {
         return false;
     }
-    const int64_t first_rows_end = range.row + range.item->last_key;
-    const bool sees_all = block.appended || first_rows_end >= block.first + block.count;
+    // Every query sees every key of the block: the first one the last key, the last one the first key.
+    const Item& item = *range.item;
+    const bool sees_all = block.appended || (range.row + item.last_key >= block.first + block.count &&
+                                             range.last() - 1 + item.first_key <= block.first);
     if (!masked && sees_all) return true;
     *refused = "attend_guarded";
     return redo_nonfinite(wave, worker, range, block, context, stats);
@@ -185,14 +188,12 @@ bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& 
                      const char** refused) {
     const attnc_layer& layer = wave.layer;
     const int64_t head = kv_head_of(layer, range.head);
-    const HeadRows k = key_rows(wave, *range.item, head), v = value_rows(wave, *range.item, head);
-    const int64_t end = visible_keys(range), tile = layer.layout.tile_kv;
-    for (int64_t first = 0; first < end; first += tile) {
-        const KeyBlock block = {{k.data + first * k.row_stride, k.row_stride},
-                                {v.data + first * v.row_stride, v.row_stride},
-                                first,
-                                least(tile, end - first),
-                                false};
+    const KeyInterval seen = visible_keys(range);
+    const int64_t tile = layer.layout.tile_kv;
+    for (int64_t first = seen.first / tile * tile; first < seen.end; first += tile) {
+        const KeyBlock block = {key_rows(wave, *range.item, head, first),
+                                value_rows(wave, *range.item, head, first), first,
+                                least(tile, seen.end - first), false};
         if (!attention.add(block, refused)) return false;
     }
     if (layer.appended > 0) {
@@ -290,16 +291,21 @@ int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
     return head / (layer.config.num_heads / layer.config.num_kv_heads);
 }
 
-int64_t visible_keys(const QueryRange& range) {
-    const int64_t end = range.last() - 1 + range.item->last_key;
-    return end < 0 ? 0 : least(end, range.item->kv_length);
+KeyInterval visible_keys(const QueryRange& range) {
+    const Item& item = *range.item;
+    const int64_t end = most(least(range.last() - 1 + item.last_key, item.kv_length), 0);
+    const int64_t first = most(range.row + item.first_key, 0);
+    return first < end ? KeyInterval{first, end} : KeyInterval{0, 0};
 }
 
-int32_t relative_last_key(const Item& item, int64_t row, int64_t key) {
-    if (item.last_key == kNoLastKey) return kNoLastKey;
-    const int64_t last = item.last_key + row - key;
-    if (last > kNoLastKey) return kNoLastKey;
-    return last < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(last);
+KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key) {
+    const auto shifted = [&](int32_t bound) {
+        if (bound == kNoFirstKey || bound == kNoLastKey) return bound;
+        const int64_t sum = bound + row - key;
+        if (sum > kNoLastKey) return kNoLastKey;
+        return sum < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(sum);
+    };
+    return {shifted(item.first_key), shifted(item.last_key)};
 }
 
 HeadRows query_rows(const Wave& wave, const QueryRange& range) {
@@ -308,14 +314,16 @@ HeadRows query_rows(const Wave& wave, const QueryRange& range) {
                         wave.layer.qk_width);
 }
 
-HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head) {
-    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.number, kv_head, 0);
-    return in_workspace(wave, wave.plan.k, kv_head, wave.plan.rows_kv, item.kv_row, wave.layer.qk_width);
+HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
+    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.number, kv_head, key);
+    const int64_t row = item.kv_row + key - item.kv_first;
+    return in_workspace(wave, wave.plan.k, kv_head, wave.plan.rows_kv, row, wave.layer.qk_width);
 }
 
-HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head) {
-    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.number, kv_head, 0);
-    return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, item.kv_row, wave.layer.v_width);
+HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
+    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.number, kv_head, key);
+    const int64_t row = item.kv_row + key - item.kv_first;
+    return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, row, wave.layer.v_width);
 }
 
 RowStats kept_row_stats(const Wave& wave, const QueryRange& range) {

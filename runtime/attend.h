@@ -21,8 +21,11 @@ WorkList attend_work(const Wave& wave);
 // Rows past the items' query lengths: zeros, and -inf for lse.
 WorkList empty_tails_work(const Wave& wave);
 
-// The keys that a range of queries sees go up to here, less any dropped by masks.
-int64_t visible_keys(const QueryRange& range);
+// The keys that some query of a range sees, but for those that masks drop; 0 to 0: none.
+struct KeyInterval {
+    int64_t first, end;
+};
+KeyInterval visible_keys(const QueryRange& range);
 
 // Heads as attention reads them, wherever they lie.
 struct HeadRows {
@@ -30,8 +33,9 @@ struct HeadRows {
     int64_t row_stride;
 };
 HeadRows query_rows(const Wave& wave, const QueryRange& range);
-HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head);
-HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head);
+// From `key` on, which is one of kv_first .. kv_end of the item.
+HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key);
+HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key);
 
 // Where they are kept for averaged probabilities (Plan::keeps_row_stats).
 RowStats kept_row_stats(const Wave& wave, const QueryRange& range);
@@ -39,7 +43,11 @@ RowStats kept_row_stats(const Wave& wave, const QueryRange& range);
 // The head of K and V that a head of Q attends.
 int64_t kv_head_of(const attnc_layer& layer, int64_t head);
 
-// last_key of the kernels for queries from `row` and keys from `key`.
-int32_t relative_last_key(const Item& item, int64_t row, int64_t key);
+// first_key and last_key of the kernels for queries from `row` and keys from `key`.
+struct KernelInterval {
+    int32_t first_key, last_key;
+};
+KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key);
+inline constexpr KernelInterval kAllKeys = {kNoFirstKey, kNoLastKey};
 
 }  // namespace attnc

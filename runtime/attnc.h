@@ -136,12 +136,27 @@ typedef struct attnc_allocator {
     void (*deallocate)(void* context, void* memory, size_t bytes);
 } attnc_allocator;
 
+/* Which sides of a window are limited. Beside the limits themselves, so that a limit of 0 keys can be given, and so that
+ * a number that means "unlimited" elsewhere (-1) is refused. */
+typedef enum attnc_window {
+    ATTNC_WINDOW_NOT_GIVEN = 0, /* neither */
+    ATTNC_WINDOW_LEFT = 1,
+    ATTNC_WINDOW_RIGHT = 2,
+    ATTNC_WINDOW_BOTH = 3
+} attnc_window;
+
 typedef struct attnc_layer_options {
     size_t struct_size;
     const char* target;               /* null: the best that this CPU and operating system support */
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;
     float qk_scale; /* multiplies Q K^T; 0: 1/sqrt(head_dim). Finite */
+    /* Sliding window. The call's diagonal (attnc_causal) gives each query a key of its own; the query sees that one,
+     * window_left keys to its left and window_right to its right. A call whose diagonal is none has the window on the
+     * bottom-right one. Combines with causal and with every mask; appended keys and sinks are outside of it. */
+    attnc_window window;
+    int64_t window_left;  /* >= 0; with ATTNC_WINDOW_LEFT or _BOTH only */
+    int64_t window_right; /* >= 0; with ATTNC_WINDOW_RIGHT or _BOTH only */
 } attnc_layer_options;
 
 #define ATTNC_WEIGHTS_INIT ATTNC_SIZED(attnc_weights)
@@ -164,7 +179,7 @@ const char* attnc_library_problem(const attnc_library* library);
 const char* attnc_library_target_name(const attnc_library* library, int64_t index);
 int attnc_library_target_runs(const attnc_library* library, int64_t index);
 
-/* The diagonal is always named; it counts each item's own lengths. */
+/* The diagonal is always named; it counts each item's own lengths. A window (attnc_layer_options) counts from it too. */
 typedef enum attnc_causal {
     ATTNC_CAUSAL_NOT_GIVEN = 0, /* bottom_right for a library compiled causal, else none */
     ATTNC_CAUSAL_NONE = 1,

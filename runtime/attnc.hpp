@@ -14,6 +14,7 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <stdexcept>
@@ -226,6 +227,9 @@ struct LayerOptions {
     const attnc_allocator* allocator = nullptr;  // copied; null: malloc and free
     EmptyRows empty_rows = EmptyRows::kZero;
     float qk_scale = 0;  // 0: 1/sqrt(head_dim)
+    // Keys that a query sees to the left and to the right of its own on the diagonal; none: all.
+    std::optional<int64_t> window_left = std::nullopt;
+    std::optional<int64_t> window_right = std::nullopt;
 };
 
 struct Inputs {
@@ -301,6 +305,10 @@ public:
         o.allocator = options.allocator;
         o.empty_rows = static_cast<attnc_empty_rows>(options.empty_rows);
         o.qk_scale = options.qk_scale;
+        o.window = static_cast<attnc_window>((options.window_left ? ATTNC_WINDOW_LEFT : 0) |
+                                             (options.window_right ? ATTNC_WINDOW_RIGHT : 0));
+        o.window_left = options.window_left.value_or(0);
+        o.window_right = options.window_right.value_or(0);
         attnc_error error{};
         attnc_layer* layer = nullptr;
         detail::check(attnc_layer_create(library, &w, &o, &layer, &error), error);

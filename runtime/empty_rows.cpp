@@ -45,7 +45,7 @@ void fill_empty_context(const Wave& wave, const QueryRange& range, const RowStat
         } else if (layer.empty_rows == ATTNC_EMPTY_ROWS_NAN) {
             for (int64_t d = 0; d < width; ++d) row[d] = quiet_nan();
         } else {
-            const HeadRows v = value_rows(wave, *range.item, kv_head_of(layer, range.head));
+            const HeadRows v = value_rows(wave, *range.item, kv_head_of(layer, range.head), 0);
             mean_of_values(v, range.item->kv_length, width, row);
         }
         filled = row;

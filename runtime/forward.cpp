@@ -13,19 +13,41 @@
 namespace attnc {
 namespace {
 
-int32_t last_key(const Request& r, const Item& item) {
+// a + b, or what of int64_t is nearest.
+int64_t saturated_sum(int64_t a, int64_t b) {
+    int64_t sum = 0;
+    if (!__builtin_add_overflow(a, b, &sum)) return sum;
+    return b < 0 ? INT64_MIN : INT64_MAX;
+}
+
+int32_t within_limits(int64_t key) {
+    if (key > kNoLastKey) return kNoLastKey;
+    return key < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(key);
+}
+
+// Query i's own key is i + diagonal. Where a call names no diagonal, a window counts from the bottom-right one.
+int64_t diagonal(const Request& r, const Item& item) {
     switch (r.causal) {
         case ATTNC_CAUSAL_TOP_LEFT:
-            return 1;
-        case ATTNC_CAUSAL_BOTTOM_RIGHT:
-            return item.kv_length - item.q_length + 1;
-        case ATTNC_CAUSAL_OFFSET: {
-            const int64_t offset = r.causal_offsets.at(item.number);
-            if (offset >= kNoLastKey) return kNoLastKey;
-            return offset < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(offset) + 1;
-        }
+            return 0;
+        case ATTNC_CAUSAL_OFFSET:
+            return r.causal_offsets.at(item.number);
         default:
-            return kNoLastKey;
+            return int64_t{item.kv_length} - item.q_length;
+    }
+}
+
+// The item's interval of keys, from its lengths, the diagonal and the layer's window.
+void set_interval(const attnc_layer& layer, const Request& r, Item& item) {
+    const int64_t own = diagonal(r, item);
+    item.first_key = kNoFirstKey;
+    item.last_key = kNoLastKey;
+    if ((layer.window & ATTNC_WINDOW_LEFT) != 0)
+        item.first_key = within_limits(saturated_sum(own, -layer.window_left));
+    if (r.causal != ATTNC_CAUSAL_NONE) {
+        item.last_key = within_limits(saturated_sum(own, 1));
+    } else if ((layer.window & ATTNC_WINDOW_RIGHT) != 0) {
+        item.last_key = within_limits(saturated_sum(saturated_sum(own, layer.window_right), 1));
     }
 }
 
@@ -33,7 +55,7 @@ int32_t last_key(const Request& r, const Item& item) {
 void begin_wave(Wave& wave, int64_t first) {
     const Request& r = wave.request;
     const bool needs_all_keys = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
-    const int64_t left = r.batch - first;
+    const int64_t left = r.batch - first, tile = wave.layer.layout.tile_kv;
     wave.item_count = left < wave.plan.wave_items ? left : wave.plan.wave_items;
     wave.q_rows = wave.kv_rows = 0;
     for (int64_t i = 0; i < wave.item_count; ++i) {
@@ -43,15 +65,17 @@ void begin_wave(Wave& wave, int64_t first) {
             static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number) : r.seq_q);
         item.kv_length =
             static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number) : r.seq_kv);
-        item.last_key = last_key(r, item);
-        const int64_t visible = visible_keys({&item, 0, 0, item.q_length});
-        item.kv_used = item.q_length == 0 ? 0
-                       : needs_all_keys   ? item.kv_length
-                                          : static_cast<int32_t>(visible);
+        set_interval(wave.layer, r, item);
+        const KeyInterval seen = visible_keys({&item, 0, 0, item.q_length});
+        item.kv_first = item.kv_end = 0;
+        if (item.q_length > 0) {
+            item.kv_first = needs_all_keys ? 0 : static_cast<int32_t>(seen.first / tile * tile);
+            item.kv_end = needs_all_keys ? item.kv_length : static_cast<int32_t>(seen.end);
+        }
         item.q_row = wave.q_rows;
         item.kv_row = wave.kv_rows;
         wave.q_rows += item.q_length;
-        wave.kv_rows += item.kv_used;
+        wave.kv_rows += item.kv_used();
     }
 }
 

@@ -7,12 +7,15 @@
 namespace attnc {
 
 struct Item {
-    int64_t q_row, kv_row;  // first rows in the workspace
+    int64_t q_row, kv_row;  // rows in the workspace, of query 0 and of key kv_first
     int32_t q_length;
     int32_t kv_length;
-    int32_t kv_used;   // keys that some query may see; those after it are not even projected
-    int32_t last_key;  // query i sees keys j < i + last_key; kNoLastKey: all
-    int64_t number;    // in the batch
+    int32_t kv_first, kv_end;  // blocks of keys that some query may see; the others are not even projected
+    // Query i sees keys i + first_key <= j < i + last_key; kNoFirstKey and kNoLastKey: all on that side.
+    int32_t first_key, last_key;
+    int64_t number;  // in the batch
+
+    int64_t kv_used() const { return int64_t{kv_end} - kv_first; }
 };
 
 inline constexpr int32_t kNoFirstKey = -(1 << 30);

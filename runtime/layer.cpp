@@ -20,6 +20,33 @@ void deallocate_default(void*, void* memory, size_t) { free(memory); }
 
 bool is_finite(float value) { return value - value == 0; }
 
+attnc_status check_window(attnc_error* error, const attnc_layer_options& options) {
+    const int window = number_of(options.window);
+    if (window < ATTNC_WINDOW_NOT_GIVEN || window > ATTNC_WINDOW_BOTH) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"window is ", window, ", wanted 0 to ", static_cast<int>(ATTNC_WINDOW_BOTH)});
+    }
+    const struct {
+        const char* name;
+        int64_t keys;
+        int side;
+    } sides[] = {{"left", options.window_left, ATTNC_WINDOW_LEFT},
+                 {"right", options.window_right, ATTNC_WINDOW_RIGHT}};
+    for (const auto& side : sides) {
+        if ((window & side.side) == 0) {
+            if (side.keys == 0) continue;
+            return fail(
+                error, ATTNC_BAD_VALUE,
+                {"window_", side.name, " is ", side.keys, ", but window does not limit the ", side.name});
+        }
+        if (side.keys < 0) {
+            return fail(error, ATTNC_BAD_VALUE,
+                        {"window_", side.name, " is ", side.keys, ", wanted 0 or more"});
+        }
+    }
+    return ATTNC_OK;
+}
+
 attnc_status check_options(attnc_error* error, const attnc_layer_options& options) {
     if (options.struct_size != sizeof(attnc_layer_options)) {
         return fail(error, ATTNC_BAD_STRUCT_SIZE,
@@ -38,7 +65,7 @@ attnc_status check_options(attnc_error* error, const attnc_layer_options& option
                     {"empty_rows is ", empty_rows, ", wanted 0 to ", static_cast<int>(ATTNC_EMPTY_ROWS_NAN)});
     }
     if (!is_finite(options.qk_scale)) return fail(error, ATTNC_BAD_VALUE, {"qk_scale is not finite"});
-    return ATTNC_OK;
+    return check_window(error, options);
 }
 
 // What follows from configuration and layout; weights not yet.
@@ -55,6 +82,8 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     const double scale =
         options.qk_scale != 0 ? options.qk_scale : 1 / __builtin_sqrt(static_cast<double>(c.head_dim));
     layer.qk_scale = static_cast<float>(scale);
+    layer.window = options.window;
+    layer.window_left = options.window_left, layer.window_right = options.window_right;
     for (const attnc_kernel_entry& kernel : target.kernels) {
         if (kernel.run != nullptr && kernel.scratch_bytes > layer.scratch_bytes) {
             layer.scratch_bytes = kernel.scratch_bytes;

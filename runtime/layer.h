@@ -46,7 +46,9 @@ struct attnc_layer {
     attnc_config config;
     attnc_layout layout;
     attnc_empty_rows empty_rows;
-    float qk_scale;         // multiplies q k
+    float qk_scale;       // multiplies q k
+    attnc_window window;  // which of the next two count
+    int64_t window_left, window_right;
     int64_t scratch_bytes;  // the most that a call of a kernel takes
     int64_t max_rows;       // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
 

@@ -18,17 +18,17 @@ const T* element(const MaskView& view, const Item& item, int64_t key) {
 }
 
 void drop_keys(const MaskView& mask, const Item& item, bool dropped_where, float* addend) {
-    const uint8_t* from = element<uint8_t>(mask, item, 0);
+    const uint8_t* from = element<uint8_t>(mask, item, item.kv_first);
     const float dropped = minus_infinity();
-    for (int64_t j = 0; j < item.kv_used; ++j) {
+    for (int64_t j = 0; j < item.kv_used(); ++j) {
         if ((from[j * mask.key_stride] != 0) == dropped_where) addend[j] = dropped;
     }
 }
 
 // Two finite biases may sum up to -inf, which would drop the key; it stays at the most negative number then.
 void add_bias(const MaskView& bias, const Item& item, float* addend) {
-    const float* from = element<float>(bias, item, 0);
-    for (int64_t j = 0; j < item.kv_used; ++j) {
+    const float* from = element<float>(bias, item, item.kv_first);
+    for (int64_t j = 0; j < item.kv_used(); ++j) {
         const float a = addend[j], b = from[j * bias.key_stride];
         const float sum = a + b;
         const bool overflowed = is_minus_infinity(sum) && !is_minus_infinity(a) && !is_minus_infinity(b);
@@ -40,7 +40,7 @@ bool make_key_addend(const Wave& wave, const void*, Worker&, int64_t index, cons
     const Request& r = wave.request;
     const Item& item = wave.items[index];
     float* addend = wave.at<float>(wave.plan.key_addend) + item.kv_row;
-    for (int64_t j = 0; j < item.kv_used; ++j) addend[j] = 0;
+    for (int64_t j = 0; j < item.kv_used(); ++j) addend[j] = 0;
     for (const MaskView* bias : {&r.bias, &r.key_bias}) {
         if (bias->present && bias->per_key) add_bias(*bias, item, addend);
     }
@@ -73,7 +73,7 @@ MaskArguments::Source MaskArguments::key_source(const Wave& wave, const Item& it
     if (const MaskView* view = wave.masks.in_place) {
         return {element<float>(*view, item, range.key), 0, view->key_stride};
     }
-    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + range.key, 0, 1};
+    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + range.key - item.kv_first, 0, 1};
 }
 
 MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const Source& keep,

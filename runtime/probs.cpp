@@ -9,6 +9,12 @@ namespace attnc {
 namespace {
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+void zero_columns(float* to, int64_t row_stride, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows && columns > 0; ++i)
+        memset(to + i * row_stride, 0, static_cast<size_t>(columns) * sizeof(float));
+}
 
 struct KeySlice {
     HeadRows k;
@@ -25,14 +31,14 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     Buffer<2> row_stats_in = stats.buffer(range.rows);
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
     const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count};
-    const int32_t last_key =
-        keys.appended ? kNoLastKey : relative_last_key(*range.item, range.row, keys.first);
+    const KernelInterval seen =
+        keys.appended ? kAllKeys : kernel_interval(*range.item, range.row, keys.first);
     KernelCall call;
     call.set(ATTNC_ARGUMENT_Q, q);
     call.set(ATTNC_ARGUMENT_K, k);
     call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
-    call.set(ATTNC_ARGUMENT_FIRST_KEY, kNoFirstKey);
-    call.set(ATTNC_ARGUMENT_LAST_KEY, last_key);
+    call.set(ATTNC_ARGUMENT_FIRST_KEY, seen.first_key);
+    call.set(ATTNC_ARGUMENT_LAST_KEY, seen.last_key);
     call.set(ATTNC_ARGUMENT_ROW_STATS_IN, row_stats_in);
     call.set(ATTNC_ARGUMENT_PROBS, probs);
     if (keys.appended) {
@@ -134,20 +140,18 @@ bool run_average(const Wave& wave, const void*, Worker& worker, int64_t index, c
 
 bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
                  int64_t first, int64_t last, float* to, int64_t row_stride) {
-    const int64_t visible = least(visible_keys(range), last), tile = wave.layer.layout.tile_kv;
-    const HeadRows k = key_rows(wave, *range.item, kv_head_of(wave.layer, range.head));
-    int64_t column = first;
-    for (; column < visible; column += tile) {
-        const KeySlice keys = {
-            {k.data + column * k.row_stride, k.row_stride}, column, least(tile, visible - column), false};
+    const KeyInterval seen = visible_keys(range);
+    const int64_t tile = wave.layer.layout.tile_kv, head = kv_head_of(wave.layer, range.head);
+    const int64_t end = most(least(seen.end, last), first);
+    const int64_t begin = least(most(seen.first / tile * tile, first), end);
+    for (int64_t column = begin; column < end; column += tile) {
+        const KeySlice keys = {key_rows(wave, *range.item, head, column), column, least(tile, end - column),
+                               false};
         if (!call_attend_probs(wave, worker, range, stats, keys, to + column - first, row_stride))
             return false;
     }
-    const int64_t zeros_from = visible > first ? visible : first;
-    for (int64_t i = 0; i < range.rows && zeros_from < last; ++i) {
-        memset(to + i * row_stride + zeros_from - first, 0,
-               static_cast<size_t>(last - zeros_from) * sizeof(float));
-    }
+    zero_columns(to, row_stride, range.rows, begin - first);
+    zero_columns(to + end - first, row_stride, range.rows, last - end);
     fill_empty_probs(wave, range, stats, first, last, to, row_stride);
     return true;
 }

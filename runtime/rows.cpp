@@ -9,7 +9,9 @@ constexpr int64_t kRowMultiple = 24;
 
 // Whether the next item's rows follow this item's without a gap in the caller's tensor.
 bool joins_next(const Rows& rows, int64_t item) {
-    return rows.length(item) * rows.row_stride == rows.batch_stride;
+    const int64_t end = rows.skipped(item) + rows.length(item);
+    const bool next_is_whole = item + 1 >= rows.item_count || rows.skipped(item + 1) == 0;
+    return next_is_whole && end * rows.row_stride == rows.batch_stride;
 }
 
 // The last item that begins at or before `row` and is not empty; `row` is valid.
@@ -47,7 +49,7 @@ int64_t chunk_begin(const Rows& rows, int64_t chunk) {
 
 Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
     int64_t item = item_of(rows, row);
-    const int64_t item_row = row - rows.first(item);
+    const int64_t item_row = rows.skipped(item) + row - rows.first(item);
     Stretch stretch = {item, item_row, row, 0};
     int64_t stop = rows.first(item) + rows.length(item);
     while (stop < end && joins_next(rows, item)) {

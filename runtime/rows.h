@@ -18,7 +18,9 @@ struct Rows {
     int64_t call_rows;                 // at most, for one kernel call
 
     int64_t first(int64_t i) const { return keys ? items[i].kv_row : items[i].q_row; }
-    int64_t length(int64_t i) const { return keys ? items[i].kv_used : items[i].q_length; }
+    int64_t length(int64_t i) const { return keys ? items[i].kv_used() : items[i].q_length; }
+    // Rows of the item that come before its first one here.
+    int64_t skipped(int64_t i) const { return keys ? items[i].kv_first : 0; }
 };
 
 // Rows that lie one after another in the caller's tensor and in the workspace.

@@ -211,21 +211,22 @@ private:
         return y;
     }
 
-    // Last key, included, that the diagonal lets query `row` see.
-    int64_t last_visible(int64_t item, int64_t row, int64_t queries, int64_t keys) const {
+    // Whether diagonal and window let query `row` see the key.
+    bool is_visible(int64_t item, int64_t row, int64_t key, int64_t queries, int64_t keys) const {
         attnc_causal causal = inputs_.causal;
         if (causal == ATTNC_CAUSAL_NOT_GIVEN)
             causal = config_.causal ? ATTNC_CAUSAL_BOTTOM_RIGHT : ATTNC_CAUSAL_NONE;
-        switch (causal) {
-            case ATTNC_CAUSAL_TOP_LEFT:
-                return row;
-            case ATTNC_CAUSAL_BOTTOM_RIGHT:
-                return row + keys - queries;
-            case ATTNC_CAUSAL_OFFSET:
-                return row + integer(inputs_.causal_offsets, item);
-            default:
-                return keys - 1;
+        // Sums of offsets and window sizes may need 65 bits, sign included; long double has as many.
+        long double own = static_cast<long double>(row);
+        if (causal == ATTNC_CAUSAL_OFFSET) {
+            own += static_cast<long double>(integer(inputs_.causal_offsets, item));
+        } else if (causal != ATTNC_CAUSAL_TOP_LEFT) {
+            own += static_cast<long double>(keys - queries);
         }
+        const long double to_right = static_cast<long double>(key) - own;
+        if (causal != ATTNC_CAUSAL_NONE && to_right > 0) return false;
+        if (options_.window_left && -to_right > static_cast<long double>(*options_.window_left)) return false;
+        return !options_.window_right || to_right <= static_cast<long double>(*options_.window_right);
     }
 
     struct Permission {
@@ -275,8 +276,8 @@ private:
             double score, size;
         };
         std::vector<Visible> visible;
-        const int64_t last = std::min(last_visible(item, row, queries, keys), keys - 1);
-        for (int64_t j = 0; j <= last; ++j) {
+        for (int64_t j = 0; j < keys; ++j) {
+            if (!is_visible(item, row, j, queries, keys)) continue;
             const Permission p = permission(item, head, row, j);
             if (p.allowed) visible.push_back({j, j, p.bias, p.bias_size});
         }

@@ -6,11 +6,12 @@
 //     attend probs(i, j) = exp(score(i, j) - lse(i)),  lse(i) = log sum_j exp(score(i, j)) context(i) = sum_j
 //     probs(i, j) v_j,  out = merged context Wo^T + bo
 //
-// A dropped key takes no part in any sum, so whatever its data holds changes nothing. A row whose scores are all -inf,
-// for infinite data, has no weight to give and counts as a row without keys.
+// A key outside the window is dropped. A dropped key takes no part in any sum, so whatever its data holds changes
+// nothing. A row whose scores are all -inf, for infinite data, has no weight to give and counts as a row without keys.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/attnc.h"
@@ -21,6 +22,8 @@ namespace attnc {
 struct ReferenceOptions {
     attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
     double qk_scale = 0;  // 0: 1/sqrt(head_dim)
+    // Keys beside its own on the diagonal that a query sees on each side; none: all.
+    std::optional<int64_t> window_left = std::nullopt, window_right = std::nullopt;
 };
 
 // Results in C order, dense. Rows past an item's query length are 0 (lse -inf), as the runtime leaves them.

@@ -209,6 +209,25 @@ TEST(CreateErrors, Options) {
     }
 }
 
+TEST(CreateErrors, Windows) {
+    const auto refused = [](int window, int64_t left, int64_t right) {
+        Creation c;
+        std::memcpy(&c.options.window, &window, sizeof window);
+        c.options.window_left = left, c.options.window_right = right;
+        return c.run();
+    };
+    const auto bad = [](const char* text) { return Failure{ATTNC_BAD_VALUE, text}; };
+    EXPECT_EQ(refused(4, 0, 0), bad("window is 4, wanted 0 to 3"));
+    EXPECT_EQ(refused(-1, 0, 0), bad("window is -1, wanted 0 to 3"));
+    EXPECT_EQ(refused(ATTNC_WINDOW_LEFT, -1, 0), bad("window_left is -1, wanted 0 or more"));
+    EXPECT_EQ(refused(ATTNC_WINDOW_BOTH, 4, -1), bad("window_right is -1, wanted 0 or more"));
+    EXPECT_EQ(refused(ATTNC_WINDOW_NOT_GIVEN, 128, 0),
+              bad("window_left is 128, but window does not limit the left"));
+    EXPECT_EQ(refused(ATTNC_WINDOW_LEFT, 128, -1),
+              bad("window_right is -1, but window does not limit the right"));
+    EXPECT_EQ(refused(ATTNC_WINDOW_BOTH, 0, kHuge).status, ATTNC_OK);
+}
+
 void* no_memory(void*, size_t, size_t) { return nullptr; }
 void* misaligned(void* context, size_t, size_t) { return static_cast<char*>(context) + 4; }
 void count_free(void* context, void*, size_t) { ++*static_cast<int*>(context); }

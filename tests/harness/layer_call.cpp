@@ -40,6 +40,16 @@ attnc_weights LayerCall::weights() const {
     return w;
 }
 
+attnc_layer_options LayerCall::options() const {
+    attnc_layer_options o = ATTNC_LAYER_OPTIONS_INIT;
+    o.empty_rows = empty_rows;
+    o.qk_scale = qk_scale;
+    o.window = static_cast<attnc_window>((window_left ? ATTNC_WINDOW_LEFT : 0) |
+                                         (window_right ? ATTNC_WINDOW_RIGHT : 0));
+    o.window_left = window_left.value_or(0), o.window_right = window_right.value_or(0);
+    return o;
+}
+
 attnc_inputs LayerCall::inputs() const {
     attnc_inputs in = ATTNC_INPUTS_INIT;
     in.query = query.view(), in.key = key.view(), in.value = value.view();
@@ -52,7 +62,11 @@ attnc_inputs LayerCall::inputs() const {
 }
 
 Reference LayerCall::reference() const {
-    return reference_layer(config, weights(), {.empty_rows = empty_rows, .qk_scale = qk_scale}, inputs());
+    const ReferenceOptions options = {.empty_rows = empty_rows,
+                                      .qk_scale = qk_scale,
+                                      .window_left = window_left,
+                                      .window_right = window_right};
+    return reference_layer(config, weights(), options, inputs());
 }
 
 int64_t LayerCall::keys() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -64,11 +65,13 @@ struct LayerCall {
 
     attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
     float qk_scale = 0;
+    std::optional<int64_t> window_left, window_right;
 
     // Outputs that are asked for beside out.
     bool probs = false, probs_averaged = false, lse = false;
 
     attnc_weights weights() const;
+    attnc_layer_options options() const;  // of the layer; target and allocator are left out
     attnc_inputs inputs() const;
     Reference reference() const;
 

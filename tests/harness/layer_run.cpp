@@ -145,7 +145,7 @@ Reference RunResult::as_reference(const Reference& sizes) const {
 }
 
 RunResult run_layer(const Config& config, const attnc_weights& given_weights,
-                    const attnc_inputs& given_inputs, attnc_empty_rows empty_rows, float qk_scale,
+                    const attnc_inputs& given_inputs, const attnc_layer_options& given_options,
                     const Wanted& wanted, const RunOptions& options) {
     RunResult result;
     attnc_error error = {};
@@ -155,10 +155,9 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
         return status != ATTNC_OK;
     };
 
-    attnc_layer_options layer_options = ATTNC_LAYER_OPTIONS_INIT;
+    attnc_layer_options layer_options = given_options;
     layer_options.target = options.target.c_str();
-    layer_options.empty_rows = empty_rows;
-    layer_options.qk_scale = qk_scale;
+    layer_options.allocator = nullptr;
     attnc_layer* created = nullptr;
     {
         Buffers buffers(options.placement);
@@ -202,8 +201,17 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
     return result;
 }
 
+RunResult run_layer(const Config& config, const attnc_weights& weights, const attnc_inputs& inputs,
+                    attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
+                    const RunOptions& options) {
+    attnc_layer_options layer_options = ATTNC_LAYER_OPTIONS_INIT;
+    layer_options.empty_rows = empty_rows;
+    layer_options.qk_scale = qk_scale;
+    return run_layer(config, weights, inputs, layer_options, wanted, options);
+}
+
 RunResult run_call(const LayerCall& call, const RunOptions& options) {
-    return run_layer(call.config, call.weights(), call.inputs(), call.empty_rows, call.qk_scale,
+    return run_layer(call.config, call.weights(), call.inputs(), call.options(),
                      {call.probs, call.probs_averaged, call.lse}, options);
 }
 

@@ -49,6 +49,10 @@ struct RunResult {
 RunResult run_layer(const Config& config, const attnc_weights& weights, const attnc_inputs& inputs,
                     attnc_empty_rows empty_rows, float qk_scale, const Wanted& wanted,
                     const RunOptions& options);
+// The same with all options of the layer; target and allocator are not looked at.
+RunResult run_layer(const Config& config, const attnc_weights& weights, const attnc_inputs& inputs,
+                    const attnc_layer_options& layer_options, const Wanted& wanted,
+                    const RunOptions& options);
 RunResult run_call(const LayerCall& call, const RunOptions& options);
 RunResult run_call(const LayerCall& call, const std::string& target);
 

@@ -192,9 +192,7 @@ void check_bound(const attnc_layer* layer, const LayerCall& call, int64_t concur
 
 LayerPointer make_layer(const FakeLibrary& library, const LayerCall& call, attnc_error* error) {
     const attnc_weights weights = call.weights();
-    attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
-    options.empty_rows = call.empty_rows;
-    options.qk_scale = call.qk_scale;
+    const attnc_layer_options options = call.options();
     attnc_layer* layer = nullptr;
     attnc_layer_create(library.get(), &weights, &options, &layer, error);
     return LayerPointer(layer);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "tests/support/fake_run.h"
 
@@ -166,6 +167,136 @@ TEST(Forward, ACausalCallDoesNotComputeWhatItDrops) {
     fake_counts().reset();
     ASSERT_EQ(run_fake(call, {.layout = {.tile_kv = 16, .tile_q = 2}}).status, ATTNC_OK);
     EXPECT_LE(fake_counts().pairs_attended, 128 * 128 / 2 + 16 * 128);
+}
+
+TEST(Forward, TakesWindowsFromEveryDiagonal) {
+    const std::optional<int64_t> none, sides[] = {none, 0, 3, 17, 100};
+    for (const char* problem : {"d32_h2_f32:b2_q20_kv20", "d32_h2_f32:b2_q5_kv70", "d32_h2_f32:b2_q40_kv18",
+                                "d32_h2_f32_causal:b2_q20_kv44"}) {
+        for (const attnc_causal causal : {ATTNC_CAUSAL_NOT_GIVEN, ATTNC_CAUSAL_NONE, ATTNC_CAUSAL_TOP_LEFT,
+                                          ATTNC_CAUSAL_BOTTOM_RIGHT, ATTNC_CAUSAL_OFFSET}) {
+            for (const auto& left : sides) {
+                for (const auto& right : sides) {
+                    LayerCall call = everything(problem, 50);
+                    call.causal = causal;
+                    call.window_left = left, call.window_right = right;
+                    if (causal == ATTNC_CAUSAL_OFFSET) call.causal_offsets = {{2}, {-3, 30}};
+                    if (left == right) call.probs = false;  // averaged alone takes another way
+                    EXPECT_TRUE(matches(call)) << causal;
+                    call.key_lengths = {{2}, {17, call.sizes.seq_kv}};
+                    call.query_lengths = {{2}, {5, 4}};
+                    EXPECT_TRUE(matches(call)) << causal << " with lengths";
+                }
+            }
+        }
+    }
+}
+
+// A window is a band of keys to keep, and gives the bits of one.
+TEST(Forward, AWindowGivesTheBitsOfABandedMask) {
+    for (const int64_t tile_kv : {4, 16, 64}) {
+        LayerCall window = everything("d32_h2_f32:b2_q20_kv50", 51);
+        window.window_left = 6, window.window_right = 2;
+        LayerCall band = window;
+        band.window_left = band.window_right = {};
+        band.keep_mask = filled<uint8_t>({1, 1, 20, 50}, 0);
+        for (int64_t i = 0; i < 20; ++i) {
+            for (int64_t j = i + 30 - 6; j <= std::min<int64_t>(i + 30 + 2, 49); ++j)
+                band.keep_mask.at(0, 0, i, j) = 1;
+        }
+        const FakeOptions options = {.layout = {.tile_kv = tile_kv}};
+        EXPECT_TRUE(equal_bits(run_fake(window, options), run_fake(band, options)));
+    }
+}
+
+TEST(Forward, AWindowCombinesWithEverythingThatMasks) {
+    for (const bool averaged_only : {false, true}) {
+        LayerCall call = everything("d48_h3_f32:b2_q20_kv60", 52);
+        call.probs = !averaged_only;
+        call.window_left = 25, call.window_right = 4;
+        call.keep_mask = random_mask({2, 1, 20, 60}, 1, 0.8);
+        call.bias = random_array({1, 3, 20, 60}, 3, 3);
+        call.key_drop_mask = random_mask({2, 60}, 5, 0.1);
+        call.key_bias = random_array({2, 60}, 6, 3);
+        call.key_lengths = {{2}, {60, 47}};
+        EXPECT_TRUE(matches(call));
+        call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+        EXPECT_TRUE(matches(call));
+    }
+}
+
+TEST(Forward, AWindowOfNoKeysLeavesTheDiagonal) {
+    LayerCall call = random_call("d32_h2_f32:b1_q20_kv40", 53);
+    call.probs = true;
+    call.window_left = call.window_right = 0;
+    const FakeResult got = run_fake(call);
+    ASSERT_EQ(got.status, ATTNC_OK);
+    for (int64_t n = 0; n < 2 * 20 * 40; ++n) {
+        const int64_t row = n / 40 % 20, key = n % 40;
+        ASSERT_EQ(got.probs[static_cast<size_t>(n)], key == row + 20 ? 1.0F : 0.0F) << row << " " << key;
+    }
+}
+
+TEST(Forward, WindowsOfAnySizeDoNotOverflow) {
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max(),
+                      kLeast = std::numeric_limits<int64_t>::min();
+    LayerCall call = everything("d32_h2_f32:b2_q5_kv20", 54);
+    const FakeResult all = run_fake(call);
+    call.window_left = call.window_right = kMost;
+    EXPECT_TRUE(equal_bits(all, run_fake(call)));
+    for (const auto& [offset, left] :
+         {std::pair(kMost, kMost), std::pair(kMost, int64_t{3}), std::pair(kMost, kMost - 3),
+          std::pair(kLeast, kMost), std::pair(int64_t{1} << 40, (int64_t{1} << 40) - 2)}) {
+        call.causal = ATTNC_CAUSAL_OFFSET;
+        call.causal_offsets = {{2}, {offset, offset}};
+        call.window_left = left;
+        EXPECT_TRUE(matches(call)) << offset << " " << left;
+    }
+}
+
+// Neither projected, but for the rest of a block, nor attended.
+TEST(Forward, AWindowDoesNotComputeWhatItDrops) {
+    LayerCall call = random_call("d16_h1_f32:b2_q4_kv160", 55);
+    const FakeOptions options = {.layout = {.tile_kv = 16, .tile_q = 2}};
+    call.window_left = 20;
+    call.key_lengths = {{2}, {160, 150}};
+    fake_counts().reset();
+    EXPECT_TRUE(matches(call, options));
+    EXPECT_EQ(fake_counts().rows_projected, 2 * (4 + (160 - 128) + (150 - 112)));
+    EXPECT_LE(fake_counts().pairs_attended, 2 * 4 * (20 + 2 * 16));
+
+    call = random_call("d16_h1_f32:b1_q256_kv256", 55);
+    call.window_left = call.window_right = 8;
+    fake_counts().reset();
+    EXPECT_TRUE(matches(call, options));
+    EXPECT_LE(fake_counts().pairs_attended, 256 * (16 + 3 * 16));
+}
+
+TEST(Forward, NonFiniteDataOutsideTheWindowChangesNoBit) {
+    for (const int64_t tile_kv : {8, 64}) {
+        const FakeOptions options = {.layout = {.tile_kv = tile_kv}};
+        LayerCall call = everything("d32_h2_f32:b1_q10_kv40", 56);
+        call.window_left = 7, call.window_right = 3;
+        const FakeResult clean = run_fake(call, options);
+        for (const float bad : {NAN, INFINITY}) {
+            for (int64_t key = 20; key < 40; ++key) {
+                LayerCall spoilt = call;
+                for (int64_t n = 0; n < 32; ++n) spoilt.value.at(0, key, n) = spoilt.key.at(0, key, n) = bad;
+                const FakeResult got = run_fake(spoilt, options);
+                ASSERT_EQ(got.status, ATTNC_OK);
+                for (int64_t n = 0; n < 10 * 32; ++n) {
+                    const int64_t own = n / 32 + 30;
+                    const bool sees = own - 7 <= key && key <= own + 3;
+                    const auto at = static_cast<size_t>(n);
+                    if (sees) {
+                        ASSERT_FALSE(std::isfinite(got.out[at])) << key << " " << n;
+                    } else {
+                        ASSERT_EQ(got.out[at], clean.out[at]) << key << " " << n;
+                    }
+                }
+            }
+        }
+    }
 }
 
 TEST(Forward, TakesEveryBroadcastOfEveryMask) {
@@ -386,6 +517,12 @@ TEST(Forward, EmptyRowsFollowThePolicy) {
                     call.key_lengths = {{3}, {call.sizes.seq_kv, 17, 0}};
                 }
                 EXPECT_TRUE(matches(call)) << policy << averaged_only;
+                call.window_left = 2, call.window_right = 1;
+                call.causal = ATTNC_CAUSAL_NONE;
+                EXPECT_TRUE(matches(call)) << policy << averaged_only << " with a window";
+                call.causal = ATTNC_CAUSAL_OFFSET;
+                call.causal_offsets = {{3}, {-100, 25, 1000}};  // windows before and behind all keys
+                EXPECT_TRUE(matches(call)) << policy << averaged_only << " with a window elsewhere";
             }
         }
     }
@@ -439,6 +576,7 @@ TEST(Forward, BitsDoNotDependOnTheExecutor) {
         call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
         call.key_bias = random_array({call.sizes.batch, call.sizes.seq_kv}, 1, 1);
         call.key_lengths = filled<int64_t>({call.sizes.batch}, call.sizes.seq_kv - 3);
+        if (call.config.bias_kv) call.window_left = 9;
         const FakeResult alone = run_fake(call);
         EXPECT_TRUE(matches(call, alone, 16));
         for (const FakeExecutor executor :
@@ -551,6 +689,8 @@ TEST(Forward, RandomCallsMatchTheReference) {
         call.causal = static_cast<attnc_causal>(random.between(0, 3));
         call.empty_rows = static_cast<attnc_empty_rows>(random.between(0, 3));
         if (random.chance(0.3)) call.qk_scale = 0.3F;
+        if (random.chance(0.3)) call.window_left = random.between(0, 30);
+        if (random.chance(0.3)) call.window_right = random.between(0, 30);
         FakeOptions options;
         options.layout = {0, 16 * random.between(1, 4), random.between(1, 40), random.between(1, 20)};
         const int64_t qk = padded_head(call.config.head_dim), v = padded_head(call.config.v_head_dim);

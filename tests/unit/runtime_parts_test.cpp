@@ -262,6 +262,21 @@ TEST_F(RowsTest, AStretchKeepsToTheMostThatACallTakes) {
     EXPECT_EQ(calls(rows), (std::vector<std::vector<int64_t>>{{40, 40, 20}}));
 }
 
+// Keys before the first one of an item that some query sees have no place in the workspace.
+TEST_F(RowsTest, SkippedKeysHaveNoRows) {
+    items.assign(3, Item{});
+    items[0].kv_first = 16, items[0].kv_end = 50;
+    items[1].kv_end = 50, items[1].kv_row = 34;
+    items[2].kv_first = 8, items[2].kv_end = 50, items[2].kv_row = 84;
+    const Rows rows = {items.data(), 3, true, 126, 1, 400, 8, INT64_MAX};
+    const Stretch first = stretch_at(rows, 0, 126), second = stretch_at(rows, first.count, 126);
+    EXPECT_EQ(first.item_row, 16);
+    EXPECT_EQ(first.count, 34 + 50);  // the second item follows, in the caller's memory too
+    EXPECT_EQ(second.item, 2);
+    EXPECT_EQ(second.item_row, 8);
+    EXPECT_EQ(second.count, 42);
+}
+
 TEST_F(RowsTest, BordersNeverGoBack) {
     for (int64_t chunks = 1; chunks < 60; ++chunks) {
         calls(make({3, 50, 50, 1, 0, 49, 50, 2, 50, 50, 11}, chunks, 50, 400));

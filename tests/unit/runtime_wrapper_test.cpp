@@ -94,6 +94,22 @@ TEST_F(WrapperTest, WorkspaceTakesSizesWithoutMemory) {
     EXPECT_LE(bytes, layer.workspace_bound({.max_batch = 2, .max_seq = 20}));
 }
 
+TEST_F(WrapperTest, AWindowOfNoKeysIsNotTheSameAsNone) {
+    const auto run = [&](const LayerOptions& options) {
+        const Layer layer(library.get(), weights, options);
+        Session session(layer, {.max_batch = 2, .max_seq = 20});
+        session.forward({.query = query, .key = key, .value = value}, {.out = {out, {2, 20, 32}}});
+        return out;
+    };
+    EXPECT_EQ(run({}), run_fake(call).out);
+    call.window_left = 0;
+    EXPECT_EQ(run({.window_left = 0}), run_fake(call).out);
+    call.window_right = 5;
+    EXPECT_EQ(run({.window_left = 0, .window_right = 5}), run_fake(call).out);
+    call.window_left = {};
+    EXPECT_EQ(run({.window_right = 5}), run_fake(call).out);
+}
+
 TEST_F(WrapperTest, LayersMove) {
     Layer layer(library.get(), weights);
     const attnc_layer* address = layer.c();
