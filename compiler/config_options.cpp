@@ -40,6 +40,8 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
     command.add_flag("--no-probs", options.no_probs, "Leave out probabilities")->group(kParts);
     command.add_flag("--add-bias-kv", config.bias_kv, "Append one learned key and value")->group(kParts);
     command.add_flag("--add-zero-attn", config.zero_attn, "Append a key and value of zeros")->group(kParts);
+    command.add_flag("--sink", config.sink, "A logit for each head that takes weight and has no value")
+        ->group(kParts);
 
     CLI::Option* file = command.add_option("--hf-config", options.hf_config,
                                            "config.json of a Hugging Face model, instead of sizes");

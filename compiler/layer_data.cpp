@@ -61,6 +61,10 @@ LayerWeights::LayerWeights(const Config& config, uint64_t seed) {
         view.bias_k = vector_view(bias_k);
         view.bias_v = vector_view(bias_v);
     }
+    if (config.sink) {
+        sink = generated(config.num_heads, seed + 11, 2);
+        view.sink = vector_view(sink);
+    }
 }
 
 LayerTokens::LayerTokens(const Problem& problem, uint64_t seed) {

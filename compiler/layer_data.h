@@ -11,7 +11,7 @@
 namespace attnc {
 
 struct LayerWeights {
-    std::vector<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v;
+    std::vector<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink;
     attnc_weights view = ATTNC_WEIGHTS_INIT;  // of the vectors
 
     // What `config` takes, biases included; of a size that leaves scores of a few units.

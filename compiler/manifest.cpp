@@ -33,7 +33,8 @@ Json config_json(const Config& config) {
             {"masks", config.masks},
             {"probs", config.probs},
             {"bias_kv", config.bias_kv},
-            {"zero_attn", config.zero_attn}};
+            {"zero_attn", config.zero_attn},
+            {"sink", config.sink}};
 }
 
 Json kernel_json(const PlannedKernel& kernel) {

@@ -53,6 +53,7 @@ std::string header_text(const LibraryPlan& plan) {
     define("PROBS", config.probs ? 1 : 0);
     define("BIAS_KV", config.bias_kv ? 1 : 0);
     define("ZERO_ATTN", config.zero_attn ? 1 : 0);
+    define("SINK", config.sink ? 1 : 0);
     text += fmt::format(
         "\n"
         "#ifdef __cplusplus\n"

@@ -38,7 +38,7 @@ int64_t config_flags(const Config& config) {
     return (config.in_proj ? ATTNC_CONFIG_IN_PROJ : 0) | (config.out_proj ? ATTNC_CONFIG_OUT_PROJ : 0) |
            (config.causal ? ATTNC_CONFIG_CAUSAL : 0) | (config.masks ? ATTNC_CONFIG_MASKS : 0) |
            (config.probs ? ATTNC_CONFIG_PROBS : 0) | (config.bias_kv ? ATTNC_CONFIG_BIAS_KV : 0) |
-           (config.zero_attn ? ATTNC_CONFIG_ZERO_ATTN : 0);
+           (config.zero_attn ? ATTNC_CONFIG_ZERO_ATTN : 0) | (config.sink ? ATTNC_CONFIG_SINK : 0);
 }
 
 class Assembly {

@@ -115,11 +115,11 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
 }
 
 bool merge(const Wave& wave, Worker& worker, int64_t rows, const ContextRows& a, const RowStats& stats_a,
-           const float* b_data, const RowStats& stats_b, const RowStats& stats) {
+           const ContextRows& b, const RowStats& stats_b, const RowStats& stats) {
     const int64_t width = wave.layer.v_width;
     Buffer<2> context_a(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
     Buffer<2> row_stats_a = stats_a.buffer(rows);
-    Buffer<2> context_b(b_data, kFloat32, {{width, 1}, {rows, width}});
+    Buffer<2> context_b(b.data, kFloat32, {{width, 1}, {rows, b.row_stride}});
     Buffer<2> row_stats_b = stats_b.buffer(rows);
     Buffer<2> context(a.data, kFloat32, {{width, 1}, {rows, a.row_stride}});
     Buffer<2> row_stats = stats.buffer(rows);
@@ -149,9 +149,39 @@ public:
             first_ = false;
             return attend_block(wave_, worker_, range_, block, context_, stats_[0], refused);
         }
-        float* other = worker_.floats(wave_.plan.worker_context);
-        const ContextRows to = {other, wave_.layer.v_width};
-        if (!attend_block(wave_, worker_, range_, block, to, stats_[1], refused)) return false;
+        const ContextRows other = {worker_.floats(wave_.plan.worker_context), wave_.layer.v_width};
+        return attend_block(wave_, worker_, range_, block, other, stats_[1], refused) && join(other, refused);
+    }
+
+    // After all blocks, or none: then no query sees a key.
+    bool finish(const char** refused) {
+        const size_t bytes = static_cast<size_t>(wave_.layer.v_width) * sizeof(float);
+        if (first_) {
+            for (int64_t i = 0; i < range_.rows; ++i)
+                memset(context_.data + i * context_.row_stride, 0, bytes);
+            fill(stats_[0], minus_infinity(), 0);
+        }
+        if (wave_.layer.sinks == nullptr) return true;
+        // A sink is a block of one key that every query sees and whose value is 0; one row stands for all.
+        const ContextRows zeros = {worker_.floats(wave_.plan.worker_context), 0};
+        memset(zeros.data, 0, bytes);
+        fill(stats_[1], wave_.layer.sinks[range_.head], 1);
+        return join(zeros, refused);
+    }
+
+    const RowStats& stats() const { return stats_[0]; }
+    const ContextRows& context() const { return context_; }
+
+private:
+    void fill(const RowStats& stats, float largest, float sum) const {
+        for (int64_t i = 0; i < range_.rows; ++i) {
+            stats.data[i] = largest;
+            stats.data[stats.stride + i] = sum;
+        }
+    }
+
+    // `other` and stats_[1] to what is there already.
+    bool join(const ContextRows& other, const char** refused) {
         *refused = "attend_merge";
         if (!merge(wave_, worker_, range_.rows, context_, stats_[0], other, stats_[1], stats_[2]))
             return false;
@@ -161,21 +191,6 @@ public:
         return true;
     }
 
-    // No block at all: no query sees a key.
-    void finish() {
-        if (!first_) return;
-        const size_t bytes = static_cast<size_t>(wave_.layer.v_width) * sizeof(float);
-        for (int64_t i = 0; i < range_.rows; ++i) {
-            memset(context_.data + i * context_.row_stride, 0, bytes);
-            stats_[0].data[i] = minus_infinity();
-            stats_[0].data[stats_[0].stride + i] = 0;
-        }
-    }
-
-    const RowStats& stats() const { return stats_[0]; }
-    const ContextRows& context() const { return context_; }
-
-private:
     const Wave& wave_;
     Worker& worker_;
     const QueryRange& range_;
@@ -205,8 +220,7 @@ bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& 
                                 true};
         if (!attention.add(block, refused)) return false;
     }
-    attention.finish();
-    return true;
+    return attention.finish(refused);
 }
 
 void keep_stats(const Wave& wave, const QueryRange& range, const RowStats& stats) {

@@ -118,9 +118,13 @@ typedef struct attnc_weights {
     attnc_tensor in_proj_bias;   /* [3 * d_model] */
     attnc_tensor bias_k;         /* [num_kv_heads * head_dim]; only for a library with bias_kv */
     attnc_tensor bias_v;         /* [num_kv_heads * v_head_dim] */
+    attnc_tensor sink; /* [num_heads], finite; only for a library with sinks. A logit that takes its share
+                                    in a head's softmax and has no value; beside the scores as it is, not scaled. 0:
+                                    softmax with 1 added to its denominator */
 } attnc_weights;
 
-/* What a query that may attend no key gives. */
+/* What a query that may attend no key gives. With a sink it always has context 0, probabilities 0 and the sink as its
+ * lse, whatever is asked for here; with appended keys there is no such query. */
 typedef enum attnc_empty_rows {
     ATTNC_EMPTY_ROWS_NOT_GIVEN = 0,      /* as zero */
     ATTNC_EMPTY_ROWS_ZERO = 1,           /* context 0 (so out is bo), probabilities 0, lse -inf */
@@ -215,11 +219,12 @@ typedef struct attnc_inputs {
 /* Outputs of a call; out is needed, the others where wanted. Asking for more changes no bit of out. */
 typedef struct attnc_outputs {
     size_t struct_size;
-    attnc_tensor out;            /* F32, query's shape with d_model features (no output projection:
+    attnc_tensor out;   /* F32, query's shape with d_model features (no output projection:
                                     [batch, seq_q, num_heads * v_head_dim] or [batch, num_heads, seq_q, v_head_dim]) */
-    attnc_tensor probs;          /* F32 [batch, num_heads, seq_q, seq_kv + appended keys] */
+    attnc_tensor probs; /* F32 [batch, num_heads, seq_q, seq_kv + appended keys]; a sink has no column */
     attnc_tensor probs_averaged; /* F32 [batch, seq_q, seq_kv + appended keys]: mean over the heads */
-    attnc_tensor lse;            /* F32 [batch, num_heads, seq_q]: natural log of the sum of exponentials */
+    attnc_tensor lse; /* F32 [batch, num_heads, seq_q]: natural log of the sum of exponentials, the sink's
+                                    among them */
 } attnc_outputs;
 
 /* Runs tasks: calls task(data, 0 .. count-1), each once, in any order, on any threads, and returns 0 when all have

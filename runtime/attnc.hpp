@@ -211,6 +211,7 @@ struct Weights {
     Tensor bq, bk, bv, bo;                // [out_features]
     Tensor in_proj_weight, in_proj_bias;  // instead of wq, wk, wv and bq, bk, bv
     Tensor bias_k, bias_v;
+    Tensor sink;  // [num_heads]
 
     attnc_weights c() const {
         attnc_weights w = ATTNC_WEIGHTS_INIT;
@@ -218,6 +219,7 @@ struct Weights {
         w.bq = bq.c(), w.bk = bk.c(), w.bv = bv.c(), w.bo = bo.c();
         w.in_proj_weight = in_proj_weight.c(), w.in_proj_bias = in_proj_bias.c();
         w.bias_k = bias_k.c(), w.bias_v = bias_v.c();
+        w.sink = sink.c();
         return w;
     }
 };

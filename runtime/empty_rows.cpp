@@ -24,10 +24,8 @@ void mean_of_values(const HeadRows& v, int64_t keys, int64_t width, float* mean)
     }
 }
 
-// Kernels write zeros; with appended keys no row is empty.
-bool needs_filling(const attnc_layer& layer) {
-    return layer.empty_rows != ATTNC_EMPTY_ROWS_ZERO && layer.appended == 0;
-}
+// Kernels write zeros.
+bool needs_filling(const attnc_layer& layer) { return layer.empty_rows != ATTNC_EMPTY_ROWS_ZERO; }
 
 }  // namespace
 

@@ -41,7 +41,8 @@
  *     it is multiplied, so that NaN and infinity there stay where they are.
  * attend_merge   context_a (d, i), row_stats_a (i, 2), context_b (d, i), row_stats_b (i, 2)
  *     -> context (d, i), row_stats (i, 2): joins the results of two disjoint sets of keys. context may be context_a's
- *     memory, row_stats must not alias. Where one side saw no key, the other side's bits pass through.
+ *     memory, row_stats must not alias. Where one side saw no key, the other side's bits pass through. A sink is a
+ *     side with context 0, its logit as the largest score and sum 1.
  * attend_lse     row_stats_in (i, 2) -> lse (i): natural logarithm of the sum of exponentials, -inf where no key is seen
  * attend_probs   q, k, qk_scale, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags,
  *     row_stats_in (i, 2) -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
@@ -139,13 +140,14 @@ typedef struct attnc_target_entry {
 
 /* Bits of attnc_config.flags. */
 enum {
-    ATTNC_CONFIG_IN_PROJ = 1,   /* query, key and value are projected; else they arrive split into heads */
-    ATTNC_CONFIG_OUT_PROJ = 2,  /* wo is applied; else the merged heads are the output */
-    ATTNC_CONFIG_CAUSAL = 4,    /* a call that does not say has the bottom-right diagonal */
-    ATTNC_CONFIG_MASKS = 8,     /* masks, biases and per-key forms are supported */
-    ATTNC_CONFIG_PROBS = 16,    /* probs and probs_averaged are supported */
-    ATTNC_CONFIG_BIAS_KV = 32,  /* bias_k and bias_v are appended as one key, before the zero key */
-    ATTNC_CONFIG_ZERO_ATTN = 64 /* a key and value of zeros is appended */
+    ATTNC_CONFIG_IN_PROJ = 1,    /* query, key and value are projected; else they arrive split into heads */
+    ATTNC_CONFIG_OUT_PROJ = 2,   /* wo is applied; else the merged heads are the output */
+    ATTNC_CONFIG_CAUSAL = 4,     /* a call that does not say has the bottom-right diagonal */
+    ATTNC_CONFIG_MASKS = 8,      /* masks, biases and per-key forms are supported */
+    ATTNC_CONFIG_PROBS = 16,     /* probs and probs_averaged are supported */
+    ATTNC_CONFIG_BIAS_KV = 32,   /* bias_k and bias_v are appended as one key, before the zero key */
+    ATTNC_CONFIG_ZERO_ATTN = 64, /* a key and value of zeros is appended */
+    ATTNC_CONFIG_SINK = 128      /* each head has a logit without a value */
 };
 
 typedef struct attnc_config {

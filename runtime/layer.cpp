@@ -2,6 +2,7 @@
 #include "runtime/layer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/carve.h"
 #include "runtime/check.h"
@@ -76,8 +77,6 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     layer.target = &target;
     layer.config = library.config;
     layer.layout = target.layout;
-    layer.empty_rows =
-        options.empty_rows == ATTNC_EMPTY_ROWS_NOT_GIVEN ? ATTNC_EMPTY_ROWS_ZERO : options.empty_rows;
     const attnc_config& c = layer.config;
     const double scale =
         options.qk_scale != 0 ? options.qk_scale : 1 / __builtin_sqrt(static_cast<double>(c.head_dim));
@@ -105,6 +104,10 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     if (layer.layout.panel > widest) widest = layer.layout.panel;
     layer.max_rows = kMaxSpan / (widest * static_cast<int64_t>(sizeof(float)));
     layer.appended = (layer.has(ATTNC_CONFIG_BIAS_KV) ? 1 : 0) + (layer.has(ATTNC_CONFIG_ZERO_ATTN) ? 1 : 0);
+    const bool may_be_empty = layer.appended == 0 && !layer.has(ATTNC_CONFIG_SINK);
+    layer.empty_rows = may_be_empty && options.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN
+                           ? options.empty_rows
+                           : ATTNC_EMPTY_ROWS_ZERO;
     return layer;
 }
 
@@ -113,7 +116,7 @@ struct Parts {
     struct Weights {
         int64_t panels, bias;
     } wq, wk, wv, wo;
-    int64_t appended_k, appended_v;
+    int64_t appended_k, appended_v, sinks;
 };
 
 Parts::Weights take(Carver& carver, PackedWeights& packed, int64_t inner, int64_t panel, int64_t count) {
@@ -136,6 +139,7 @@ Parts take_parts(Carver& carver, attnc_layer& layer) {
     }
     parts.appended_k = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.qk_width});
     parts.appended_v = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.v_width});
+    if (layer.has(ATTNC_CONFIG_SINK)) parts.sinks = carver.take(sizeof(float), {c.num_heads});
     return parts;
 }
 
@@ -179,6 +183,10 @@ void pack_all(attnc_layer& layer, const Parts& parts, const LayerWeights& weight
                   at(parts.appended_k));
     pack_appended(weights.bias_v, c.num_kv_heads, c.v_head_dim, layer.v_width, layer.appended,
                   at(parts.appended_v));
+    if (layer.has(ATTNC_CONFIG_SINK)) {
+        layer.sinks = at(parts.sinks);
+        memcpy(at(parts.sinks), weights.sink, static_cast<size_t>(c.num_heads) * sizeof(float));
+    }
 }
 
 }  // namespace

@@ -45,9 +45,9 @@ struct attnc_layer {
     const attnc_target_entry* target;
     attnc_config config;
     attnc_layout layout;
-    attnc_empty_rows empty_rows;
-    float qk_scale;       // multiplies q k
-    attnc_window window;  // which of the next two count
+    attnc_empty_rows empty_rows;  // zero where every row has an appended key or a sink
+    float qk_scale;               // multiplies q k
+    attnc_window window;          // which of the next two count
     int64_t window_left, window_right;
     int64_t scratch_bytes;  // the most that a call of a kernel takes
     int64_t max_rows;       // tokens of a batch item at most, so that no span of a kernel reaches 2 GiB
@@ -59,6 +59,7 @@ struct attnc_layer {
     int64_t appended;         // keys appended to those of a call
     const float* appended_k;  // [num_kv_heads][appended][qk_width]
     const float* appended_v;  // [num_kv_heads][appended][v_width]
+    const float* sinks;       // [num_heads]; null: none
 
     bool has(int64_t flag) const { return (config.flags & flag) != 0; }
     const attnc_kernel_entry& kernel(int id) const { return target->kernels[id]; }

@@ -1,6 +1,7 @@
 #include "runtime/weights.h"
 
 #include "runtime/check.h"
+#include "runtime/nonfinite.h"
 
 namespace attnc {
 namespace {
@@ -128,6 +129,19 @@ attnc_status check_bias_kv(attnc_error* error, const attnc_config& c, const attn
     return check_vector(error, "bias_v", w.bias_v, v, &result->bias_v);
 }
 
+attnc_status check_sink(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                        LayerWeights* result) {
+    if ((c.flags & ATTNC_CONFIG_SINK) == 0)
+        return refuse(error, "sink", w.sink, "the library was compiled without sinks");
+    if (!given(w.sink)) return fail(error, ATTNC_MISSING_TENSOR, {"sink is missing"});
+    ATTNC_TRY(check_vector(error, "sink", w.sink, {"num_heads", c.num_heads}, &result->sink));
+    for (int64_t head = 0; head < c.num_heads; ++head) {
+        if (any_nonfinite(result->sink + head, 1))
+            return fail(error, ATTNC_BAD_VALUE, {"sink[", head, "] is not finite"});
+    }
+    return ATTNC_OK;
+}
+
 }  // namespace
 
 attnc_status check_weights(attnc_error* error, const attnc_config& config, const attnc_weights* weights,
@@ -144,7 +158,8 @@ attnc_status check_weights(attnc_error* error, const attnc_config& config, const
         ATTNC_TRY(refuse_in_proj(error, *weights));
     }
     ATTNC_TRY(check_out_proj(error, config, *weights, result));
-    return check_bias_kv(error, config, *weights, result);
+    ATTNC_TRY(check_bias_kv(error, config, *weights, result));
+    return check_sink(error, config, *weights, result);
 }
 
 }  // namespace attnc

@@ -92,7 +92,7 @@ struct OptionToken {
     bool Config::*field;
     bool value;
 };
-constexpr std::array<OptionToken, 7> kOptionTokens{{
+constexpr std::array<OptionToken, 8> kOptionTokens{{
     {"noin", &Config::in_proj, false},
     {"noout", &Config::out_proj, false},
     {"causal", &Config::causal, true},
@@ -100,6 +100,7 @@ constexpr std::array<OptionToken, 7> kOptionTokens{{
     {"noprobs", &Config::probs, false},
     {"biaskv", &Config::bias_kv, true},
     {"zeroattn", &Config::zero_attn, true},
+    {"sink", &Config::sink, true},
 }};
 
 [[noreturn]] void fail_parse(std::string_view text, const std::string& reason) {
@@ -217,8 +218,9 @@ Config parse_config(std::string_view text) {
         const auto* const option = std::find_if(kOptionTokens.begin(), kOptionTokens.end(),
                                                 [&](const OptionToken& t) { return t.text == parts[i]; });
         if (option == kOptionTokens.end()) {
-            fail_parse(text, in_quotes(parts[i]) +
-                                 " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn are");
+            fail_parse(text,
+                       in_quotes(parts[i]) +
+                           " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn, sink are");
         }
         bool& given = seen[static_cast<size_t>(option - kOptionTokens.begin())];
         if (given) fail_parse(text, in_quotes(parts[i]) + " is given twice");

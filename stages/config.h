@@ -31,6 +31,7 @@ struct Config {
     bool probs = true;       // probabilities are supported
     bool bias_kv = false;    // one learned key and value is appended
     bool zero_attn = false;  // a key and value of zeros is appended, after bias_kv's
+    bool sink = false;       // each head has a sink: a logit that takes part in the softmax and has no value
 
     bool operator==(const Config&) const = default;
 };
@@ -42,7 +43,7 @@ Config complete(Config config);
 
 // Canonical text: "d512_h8_f32", then what differs from its default, in this order:
 //   d<d_model>_h<num_heads>[_kv<num_kv_heads>][_hd<head_dim>][_vhd<v_head_dim>][_kdim<k_dim>][_vdim<v_dim>]_f32
-//   [_noin][_noout][_causal][_nomask][_noprobs][_biaskv][_zeroattn]
+//   [_noin][_noout][_causal][_nomask][_noprobs][_biaskv][_zeroattn][_sink]
 std::string to_string(const Config& config);
 
 // Reads what to_string writes (tokens after _f32 in any order, each once); validated and completed.

@@ -95,7 +95,8 @@ RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_k
     AttentionTerms terms;
     terms.head_dim = config.head_dim;
     terms.keys = std::max(std::min(seq_kv, tile_kv), appended);
-    terms.blocks = std::max<int64_t>(1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0));
+    terms.blocks = std::max<int64_t>(
+        1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0) + (config.sink ? 1 : 0));
     RowBounds bounds;
     for (size_t row = 0; row < want.lse.size(); ++row) {
         terms.scores = want.score_size[row];

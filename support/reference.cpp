@@ -135,6 +135,8 @@ public:
              {&result_.score_size, &result_.score_error, &result_.value_size, &result_.value_error}) {
             of_rows->assign(static_cast<size_t>(rows), 0.0);
         }
+        require(!config.sink || (weights.sink.rank == 1 && weights.sink.extent[0] == config.num_heads),
+                "sink has another shape");
         make_linear_layers();
     }
 
@@ -248,6 +250,10 @@ private:
         return {true, bias + key_bias, std::fabs(bias) + std::fabs(key_bias)};
     }
 
+    double sink_of(int64_t head) const {
+        return config_.sink ? static_cast<double>(element<float>(weights_.sink, {head})) : -kInfinity;
+    }
+
     void run_item(int64_t item) {
         const int64_t queries =
             given(inputs_.query_lengths) ? integer(inputs_.query_lengths, item) : result_.seq_q;
@@ -299,7 +305,8 @@ private:
             result_.score_error[at] = std::max(result_.score_error[at], error * std::fabs(scale_));
         }
 
-        double largest = -kInfinity, largest_size = 0;
+        const double sink = sink_of(head);
+        double largest = sink, largest_size = config_.sink ? std::fabs(sink) : 0;
         for (const Visible& key : visible) {
             if (key.score > largest) largest_size = key.size;
             largest = std::max(largest, key.score);  // a NaN shows in the sum
@@ -312,9 +319,11 @@ private:
             if (can_be_ignored(key.score, key.size, largest, largest_size, config_.head_dim)) continue;
             result_.score_size[at] = std::max(result_.score_size[at], key.size);
         }
-        double sum = 0;
+        if (config_.sink && !can_be_ignored(sink, std::fabs(sink), largest, largest_size, config_.head_dim))
+            result_.score_size[at] = std::max(result_.score_size[at], std::fabs(sink));
+        double sum = config_.sink ? std::exp(sink - largest) : 0;
         for (const Visible& key : visible) sum += std::exp(key.score - largest);
-        if (!visible.empty()) {
+        if (!visible.empty() || config_.sink) {
             result_.lse[at] = largest + std::log(sum);
             for (const Visible& key : visible) probs[key.column] = std::exp(key.score - largest) / sum;
         } else if (options_.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES) {

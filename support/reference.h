@@ -6,6 +6,7 @@
 //     attend probs(i, j) = exp(score(i, j) - lse(i)),  lse(i) = log sum_j exp(score(i, j)) context(i) = sum_j
 //     probs(i, j) v_j,  out = merged context Wo^T + bo
 //
+// With a sink exp(sink) of the head is one more term of the sum in lse; it has no value and no column in probs.
 // A key outside the window is dropped. A dropped key takes no part in any sum, so whatever its data holds changes
 // nothing. A row whose scores are all -inf, for infinite data, has no weight to give and counts as a row without keys.
 #pragma once

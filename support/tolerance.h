@@ -19,9 +19,9 @@ inline constexpr double kSmallestNormal = 0x1p-126;
 struct AttentionTerms {
     int64_t head_dim = 0;
     int64_t keys = 0;    // in the longest block of keys: at most tile_kv of the library, at most seq_kv
-    int64_t blocks = 1;  // blocks of keys that are joined, the one of appended keys among them
+    int64_t blocks = 1;  // blocks of keys that are joined, the one of appended keys and a sink among them
     double scores = 0;   // largest sum over features of |q k| qk_scale, plus its largest |bias| + |key_bias|,
-                         // of keys that are not dropped; see can_be_ignored for very negative biases
+                         // of keys that are not dropped, or |sink|; see can_be_ignored for very negative ones
     double values = 0;   // largest |v| of keys that are not dropped
     double score_error =
         0;  // of q k qk_scale already when attention starts: projected_score_error, 0 without projection

@@ -43,7 +43,8 @@ TEST(Build, NamesALibraryByItsProblem) {
 TEST(Build, TakesOptionsAndProblemStringAlike) {
     const TestFolder folder;
     const Strings rest = {"--target", "x86-64-linux", "--name", "x"};
-    run_attnc(Strings{"build", "d64_h4_kv2_hd24_vhd8_kdim32_vdim48_f32_causal_nomask_noprobs_biaskv_zeroattn",
+    run_attnc(Strings{"build",
+                      "d64_h4_kv2_hd24_vhd8_kdim32_vdim48_f32_causal_nomask_noprobs_biaskv_zeroattn_sink",
                       "-o", folder / "a"} +
               rest);
     const CommandResult result = run_attnc(Strings{"build",
@@ -66,6 +67,7 @@ TEST(Build, TakesOptionsAndProblemStringAlike) {
                                                    "--no-probs",
                                                    "--add-bias-kv",
                                                    "--add-zero-attn",
+                                                   "--sink",
                                                    "-o",
                                                    folder / "b"} +
                                            rest);

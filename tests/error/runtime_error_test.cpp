@@ -209,6 +209,28 @@ TEST(CreateErrors, Options) {
     }
 }
 
+TEST(CreateErrors, Sinks) {
+    const auto spoilt = [](const std::function<void(Creation&)>& spoil) {
+        Creation c("d32_h2_f32_sink:b1_q1_kv1");
+        spoil(c);
+        return c.run();
+    };
+    EXPECT_EQ(spoilt([](Creation&) {}).status, ATTNC_OK);
+    EXPECT_EQ(spoilt([](Creation& c) { c.weights.sink.rank = 0; }),
+              (Failure{ATTNC_MISSING_TENSOR, "sink is missing"}));
+    EXPECT_EQ(spoilt([](Creation& c) { c.weights.sink.extent[0] = 3; }),
+              (Failure{ATTNC_BAD_EXTENT, "sink has extent 3 in dimension 0 (num_heads), wanted 2"}));
+    for (const float value : {NAN, INFINITY, -INFINITY}) {
+        EXPECT_EQ(spoilt([&](Creation& c) { static_cast<float*>(c.weights.sink.data)[1] = value; }),
+                  (Failure{ATTNC_BAD_VALUE, "sink[1] is not finite"}));
+    }
+    const float sink[2] = {};
+    Creation without;
+    without.weights.sink = attnc_tensor_1d(ATTNC_F32, sink, 2);
+    EXPECT_EQ(without.run(), (Failure{ATTNC_UNEXPECTED_TENSOR,
+                                      "sink is given, but the library was compiled without sinks"}));
+}
+
 TEST(CreateErrors, Windows) {
     const auto refused = [](int window, int64_t left, int64_t right) {
         Creation c;

@@ -36,7 +36,7 @@ attnc_weights LayerCall::weights() const {
     attnc_weights w = ATTNC_WEIGHTS_INIT;
     w.wq = wq.view(), w.wk = wk.view(), w.wv = wv.view(), w.wo = wo.view();
     w.bq = bq.view(), w.bk = bk.view(), w.bv = bv.view(), w.bo = bo.view();
-    w.bias_k = bias_k.view(), w.bias_v = bias_v.view();
+    w.bias_k = bias_k.view(), w.bias_v = bias_v.view(), w.sink = sink.view();
     return w;
 }
 
@@ -102,6 +102,7 @@ LayerCall random_call(const Config& given, const Sizes& sizes, uint64_t seed) {
     if (c.out_proj)
         call.wo = weight(c.d_model, c.num_heads * c.v_head_dim), call.bo = make({c.d_model}, 0.25);
     if (c.bias_kv) call.bias_k = make({k}, 2), call.bias_v = make({v}, 2);
+    if (c.sink) call.sink = make({c.num_heads}, 2);
     call.query = make({sizes.batch, sizes.seq_q, c.in_proj ? c.d_model : q}, 2);
     call.key = make({sizes.batch, sizes.seq_kv, c.in_proj ? c.k_dim : k}, 2);
     call.value = make({sizes.batch, sizes.seq_kv, c.in_proj ? c.v_dim : v}, 2);

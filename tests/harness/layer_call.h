@@ -56,7 +56,7 @@ struct LayerCall {
     Sizes sizes;
     uint64_t seed = 0;  // that the data was made from, for failure messages
 
-    Array<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v;
+    Array<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink;
     Array<float> query, key, value;
     Array<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask;
     Array<float> bias, key_bias;

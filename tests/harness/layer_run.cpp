@@ -163,7 +163,7 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
         Buffers buffers(options.placement);
         attnc_weights w = given_weights;
         for (attnc_tensor* t : {&w.wq, &w.wk, &w.wv, &w.wo, &w.bq, &w.bk, &w.bv, &w.bo, &w.in_proj_weight,
-                                &w.in_proj_bias, &w.bias_k, &w.bias_v}) {
+                                &w.in_proj_bias, &w.bias_k, &w.bias_v, &w.sink}) {
             *t = buffers.copy(*t);
         }
         const attnc_library* library = library_of(config, options.schedule);

@@ -476,6 +476,7 @@ FakeLibrary::FakeLibrary(const Config& config, const FakeLayout& layout) : probl
     flag(config.probs, ATTNC_CONFIG_PROBS);
     flag(config.bias_kv, ATTNC_CONFIG_BIAS_KV);
     flag(config.zero_attn, ATTNC_CONFIG_ZERO_ATTN);
+    flag(config.sink, ATTNC_CONFIG_SINK);
     library_.target_count = static_cast<int64_t>(targets_.size());
     library_.targets = targets_.data();
     library_.manifest = "{}";

@@ -139,17 +139,18 @@ TEST(ProblemString, NamesOnlyWhatDiffersFromItsDefault) {
     config.v_head_dim = 32;
     config.k_dim = 100;
     config.v_dim = 200;
-    config.causal = config.bias_kv = config.zero_attn = true;
+    config.causal = config.bias_kv = config.zero_attn = config.sink = true;
     config.out_proj = config.masks = config.probs = false;
     EXPECT_EQ(to_string(complete(config)),
-              "d2048_h32_kv4_vhd32_kdim100_vdim200_f32_noout_causal_nomask_noprobs_biaskv_zeroattn");
+              "d2048_h32_kv4_vhd32_kdim100_vdim200_f32_noout_causal_nomask_noprobs_biaskv_zeroattn_sink");
 }
 
 TEST(ProblemString, ParsingUndoesPrinting) {
     for (const char* const text :
          {"d512_h8_f32", "d384_h12_f32", "d2048_h32_kv4_hd128_f32_causal", "d500_h12_hd40_vhd24_f32",
           "d512_h8_kdim768_vdim1024_f32_nomask_noprobs", "d384_h8_kv2_vhd32_f32_noin_noout_causal_zeroattn",
-          "d100_h8_hd48_f32_noin", "d64_h4_f32_biaskv_zeroattn", "d1_h1_f32", "d65536_h512_f32_noout"}) {
+          "d100_h8_hd48_f32_noin", "d64_h4_f32_biaskv_zeroattn", "d64_h4_f32_noin_sink", "d1_h1_f32",
+          "d65536_h512_f32_noout"}) {
         const Config config = parse_config(text);
         EXPECT_EQ(to_string(config), text);
         EXPECT_EQ(parse_config(to_string(config)), config);
@@ -193,7 +194,7 @@ TEST(ProblemString, RefusesWithOneLine) {
     EXPECT_EQ(
         parse_error("d512_h8_f32_casual"),
         "configuration 'd512_h8_f32_casual': 'casual' is no option: noin, noout, causal, nomask, noprobs, "
-        "biaskv, zeroattn are");
+        "biaskv, zeroattn, sink are");
     EXPECT_EQ(parse_error("d0_h8_f32"), "d_model 0 is outside 1..65536");
     EXPECT_EQ(parse_error("d512_h8_kv0_f32"), "num_kv_heads 0 is outside 1..4096");
     EXPECT_EQ(parse_error("d500_h12_f32"), "d_model 500 is not divisible by num_heads 12");

@@ -548,6 +548,79 @@ TEST(Forward, AppendsKeys) {
     }
 }
 
+TEST(Forward, TakesSinks) {
+    for (const char* problem :
+         {"d40_h2_f32_sink:b2_q20_kv40", "d40_h2_f32_sink:b2_q5_kv7", "d40_h2_f32_sink:b2_q3_kv0",
+          "d40_h4_kv2_f32_biaskv_zeroattn_sink:b2_q20_kv40", "d40_h2_f32_noin_noout_sink:b2_q5_kv20",
+          "d32_h2_f32_noin_noout_sink:b2_q5_kv20", "d40_h2_f32_causal_sink:b2_q20_kv18"}) {
+        for (const bool masked : {false, true}) {
+            for (const bool averaged_only : {false, true}) {
+                LayerCall call = everything(problem, 60);
+                call.probs = !averaged_only;
+                if (masked && call.sizes.seq_kv > 0) {
+                    call.key_drop_mask = random_mask({2, call.sizes.seq_kv}, 1, 0.3);
+                    call.window_left = 5;
+                    call.query_lengths = {{2}, {call.sizes.seq_q, 2}};
+                }
+                EXPECT_TRUE(matches(call));
+            }
+        }
+    }
+}
+
+// Whatever the policy says: such a row has something to attend.
+TEST(Forward, WithASinkARowWithoutKeysHasTheSinkAlone) {
+    for (const attnc_empty_rows policy : {ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_ZERO,
+                                          ATTNC_EMPTY_ROWS_MEAN_OF_VALUES, ATTNC_EMPTY_ROWS_NAN}) {
+        for (const char* problem : {"d32_h2_f32_noout_sink:b2_q5_kv20", "d32_h2_f32_noout_sink:b2_q5_kv0"}) {
+            LayerCall call = everything(problem, 61);
+            const int64_t keys = call.sizes.seq_kv;
+            call.empty_rows = policy;
+            if (keys > 0) {
+                call.keep_mask = filled<uint8_t>({1, 1, 5, keys}, 1);
+                for (int64_t j = 0; j < keys; ++j) call.keep_mask.at(0, 0, 3, j) = 0;
+                call.key_lengths = {{2}, {keys, 0}};
+            }
+            const FakeResult got = run_fake(call);
+            EXPECT_TRUE(matches(call, got, 16)) << policy;
+            for (int64_t n = 0; n < 2 * 2 * 5; ++n) {
+                const int64_t item = n / 10, head = n / 5 % 2, row = n % 5;
+                if (keys > 0 && item == 0 && row != 3) continue;
+                EXPECT_EQ(got.lse[static_cast<size_t>(n)], call.sink.at(head));
+                for (int64_t d = 0; d < 16; ++d)
+                    EXPECT_EQ(got.out[static_cast<size_t>((item * 5 + row) * 32 + head * 16 + d)], 0);
+                for (int64_t j = 0; j < keys; ++j) EXPECT_EQ(got.probs[static_cast<size_t>(n * keys + j)], 0);
+            }
+        }
+    }
+}
+
+// The key of zeros has score 0 and value 0: the same thing, but for its column of probabilities.
+TEST(Forward, ASinkOfZeroIsTheKeyOfZeros) {
+    LayerCall sink = random_call("d32_h2_f32_sink:b2_q20_kv40", 62);
+    sink.lse = true;
+    sink.sink = filled<float>({2}, 0);
+    LayerCall zero_key = sink;
+    zero_key.config = parse_config("d32_h2_f32_zeroattn");
+    zero_key.sink = {};
+    EXPECT_TRUE(equal_bits(run_fake(sink), run_fake(zero_key)));
+}
+
+TEST(Forward, HugeSinks) {
+    LayerCall call = everything("d32_h2_f32_noout_sink:b2_q20_kv40", 63);
+    call.sink = filled<float>({2}, std::numeric_limits<float>::lowest());  // takes nothing
+    LayerCall without = call;
+    without.config = parse_config("d32_h2_f32_noout");
+    without.sink = {};
+    EXPECT_TRUE(equal_bits(run_fake(call), run_fake(without)));
+    call.sink = filled<float>({2}, std::numeric_limits<float>::max());  // takes everything
+    const FakeResult all = run_fake(call);
+    for (const float lse : all.lse) EXPECT_EQ(lse, std::numeric_limits<float>::max());
+    for (const auto* values : {&all.out, &all.probs, &all.probs_averaged}) {
+        for (const float value : *values) EXPECT_EQ(value, 0);
+    }
+}
+
 TEST(Forward, AskingForMoreChangesNoBitOfOut) {
     LayerCall call = random_call("d32_h2_f32:b2_q20_kv40", 22);
     const FakeResult plain = run_fake(call);
@@ -560,7 +633,7 @@ TEST(Forward, AskingForMoreChangesNoBitOfOut) {
 }
 
 TEST(Forward, BothWaysOfAveragingGiveTheSameBits) {
-    LayerCall call = everything("d32_h2_f32_biaskv:b2_q20_kv40", 23);
+    LayerCall call = everything("d32_h2_f32_biaskv_sink:b2_q20_kv40", 23);
     call.keep_mask = random_mask({2, 2, 20, 40}, 7, 0.5);
     FakeResult both = run_fake(call);
     call.probs = false;
@@ -570,8 +643,8 @@ TEST(Forward, BothWaysOfAveragingGiveTheSameBits) {
 }
 
 TEST(Forward, BitsDoNotDependOnTheExecutor) {
-    for (const char* problem :
-         {"d32_h2_f32:b3_q40_kv40", "d20_h4_f32_noin_noout:b3_q40_kv40", "d128_h8_f32_biaskv:b1_q70_kv20"}) {
+    for (const char* problem : {"d32_h2_f32:b3_q40_kv40", "d20_h4_f32_noin_noout:b3_q40_kv40",
+                                "d128_h8_f32_biaskv_sink:b1_q70_kv20"}) {
         LayerCall call = everything(problem, 24);
         call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
         call.key_bias = random_array({call.sizes.batch, call.sizes.seq_kv}, 1, 1);
@@ -664,6 +737,7 @@ TEST(Forward, RandomCallsMatchTheReference) {
         if (config.in_proj && random.chance(0.3)) config.v_dim = random.between(1, 20);
         config.causal = random.chance(0.2);
         config.bias_kv = config.in_proj && random.chance(0.2), config.zero_attn = random.chance(0.2);
+        config.sink = random.chance(0.3);
         const Sizes sizes{random.between(1, 4), random.between(1, 50), random.between(0, 50)};
         LayerCall call = random_call(config, sizes, static_cast<uint64_t>(round));
         call.probs = random.chance(0.5), call.probs_averaged = random.chance(0.5),
