@@ -32,6 +32,7 @@ Config random_config(Random& random) {
     config.causal = random.chance(0.3);
     config.bias_kv = config.in_proj && random.chance(0.3);
     config.zero_attn = random.chance(0.3);
+    config.sink = random.chance(0.3);
     return complete(config);
 }
 
@@ -80,6 +81,8 @@ LayerCall random_fuzz_call(Random& random, const Config& config) {
     }
     call.empty_rows =
         static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
+    if (random.chance(0.3)) call.window_left = random.between(0, 40);
+    if (random.chance(0.3)) call.window_right = random.between(0, 40);
     if (random.chance(0.2)) call.qk_scale = generated_value(random.bits(), 0, 1);
     call.probs = random.chance(0.5), call.probs_averaged = random.chance(0.3), call.lse = random.chance(0.5);
     return call;
