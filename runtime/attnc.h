@@ -270,7 +270,8 @@ attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* i
                                  const attnc_outputs* outputs, const attnc_run* run, attnc_error* error);
 
 /* A ready executor: `threads` threads in all, the calling one among them (threads - 1 are started). In a child of fork
- * it runs on the calling thread alone. One parallel_for at a time; others wait. */
+ * it runs on the calling thread alone. One parallel_for at a time; others wait. From within a task of the same pool it
+ * runs on that task's thread. */
 typedef struct attnc_pool attnc_pool;
 attnc_status attnc_pool_create(int64_t threads, attnc_pool** pool, attnc_error* error);
 const attnc_executor* attnc_pool_executor(attnc_pool* pool);

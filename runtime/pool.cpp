@@ -19,7 +19,8 @@ struct attnc_pool {
     uint64_t generation = 0;   // of the process that started them
     pthread_t* threads = nullptr;
 
-    pthread_mutex_t entry;  // held by the caller whose tasks run
+    pthread_mutex_t entry;             // held by the caller whose tasks run
+    std::atomic<pthread_t> caller{0};  // that thread; 0: none (no thread's handle in glibc)
     int (*task)(void*, int64_t) = nullptr;
     void* data = nullptr;
 
@@ -133,10 +134,23 @@ int run_here(int64_t count, int (*task)(void*, int64_t), void* data) {
     return failed;
 }
 
+// True on a thread that is busy with a task of this pool. Waiting there for another job would never end.
+bool in_own_task(const attnc_pool& pool) {
+    const pthread_t self = pthread_self();
+    if (pool.caller.load(std::memory_order_relaxed) == self) return true;
+    for (int64_t i = 0; i < pool.thread_count; ++i) {
+        if (pthread_equal(pool.threads[i], self) != 0) return true;
+    }
+    return false;
+}
+
 int parallel_for(void* context, int64_t count, int (*task)(void*, int64_t), void* data) {
     auto& pool = *static_cast<attnc_pool*>(context);
-    if (count <= 1 || pool.thread_count == 0 || in_forked_child(pool)) return run_here(count, task, data);
+    if (count <= 1 || pool.thread_count == 0 || in_forked_child(pool) || in_own_task(pool)) {
+        return run_here(count, task, data);
+    }
     pthread_mutex_lock(&pool.entry);
+    pool.caller.store(pthread_self(), std::memory_order_relaxed);
     pool.task = task;
     pool.data = data;
     pool.failed.store(0, std::memory_order_relaxed);
@@ -147,6 +161,7 @@ int parallel_for(void* context, int64_t count, int (*task)(void*, int64_t), void
     }
     wait_for_tasks(pool);
     const int failed = pool.failed.load(std::memory_order_relaxed);
+    pool.caller.store(0, std::memory_order_relaxed);
     pthread_mutex_unlock(&pool.entry);
     return failed;
 }

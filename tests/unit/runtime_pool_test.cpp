@@ -96,6 +96,34 @@ TEST(Pool, SeveralCallersTakeTurns) {
     EXPECT_EQ(wrong, 0);
 }
 
+// On the caller's thread and on workers alike: waiting there for the pool would never end.
+TEST(Pool, ATaskMayAskTheSamePool) {
+    struct Outer {
+        const ThreadPool& pool;
+        Counted inner;
+        static int task(void* data, int64_t index) {
+            auto& outer = *static_cast<Outer*>(data);
+            struct Part {
+                Outer& outer;
+                int64_t first;
+                static int task(void* part_data, int64_t part_index) {
+                    const auto& part = *static_cast<Part*>(part_data);
+                    return Counted::task(&part.outer.inner, part.first + part_index);
+                }
+            } part{outer, 5 * index};
+            return run(outer.pool, 5, Part::task, &part);
+        }
+    };
+    for (const int64_t threads : {1, 2, 4}) {
+        const ThreadPool pool(threads);
+        for (int round = 0; round < 200; ++round) {
+            Outer outer{pool, Counted(5 * 16)};
+            ASSERT_EQ(run(pool, 16, Outer::task, &outer), 0);
+            ASSERT_TRUE(outer.inner.each_once()) << threads;
+        }
+    }
+}
+
 TEST(Pool, AChildOfForkRunsOnItsCaller) {
     ThreadPool pool(3);
     Counted before(5);
