@@ -92,16 +92,6 @@ const std::vector<Unsupported>& unsupported_models() {
     return all;
 }
 
-// Text from a file or a command line, fit for one line of an error.
-std::string in_quotes(std::string_view text) {
-    constexpr size_t kLongest = 60;
-    std::string shown;
-    for (const char c : text.substr(0, kLongest)) {
-        shown += c >= ' ' && c <= '~' ? c : '?';
-    }
-    return "'" + shown + (text.size() > kLongest ? "...'" : "'");
-}
-
 template <class Range, class Name>
 std::string joined(const Range& range, const Name& name) {
     std::string text;

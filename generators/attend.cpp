@@ -8,8 +8,6 @@ namespace {
 
 using namespace Halide;
 
-using Rows = Buffer<float, 2>;
-
 // Inputs common to all forms, under the names of the kernel contract.
 template <typename T>
 class AttendGenerator : public LibraryGenerator<T> {

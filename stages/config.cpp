@@ -20,15 +20,6 @@ constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // batch and sequence lengths in problem strings
 
-std::string in_quotes(std::string_view text) {
-    constexpr size_t kLongest = 60;
-    std::string shown;
-    for (const char c : text.substr(0, kLongest)) {
-        shown += c >= ' ' && c <= '~' ? c : '?';
-    }
-    return "'" + shown + (text.size() > kLongest ? "...'" : "'");
-}
-
 std::string number(int64_t value) { return std::to_string(value); }
 
 void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -128,6 +119,15 @@ size_t parse_size_tokens(std::string_view text, const std::vector<std::string_vi
 }
 
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+    constexpr size_t kLongest = 60;
+    std::string shown;
+    for (const char c : text.substr(0, kLongest)) {
+        shown += c >= ' ' && c <= '~' ? c : '?';
+    }
+    return "'" + shown + (text.size() > kLongest ? "...'" : "'");
+}
 
 Config complete(Config config) {
     for (const SizeToken& size : kSizeTokens) {

@@ -84,6 +84,9 @@ KernelConfig parse_kernel_config(std::string_view text);
 // Symbol of a kernel inside a library before names become local: "attnc_attend__x86_64_linux_avx2_fma_f16c".
 std::string kernel_symbol(int kernel, std::string_view target);
 
+// Text from a file or a command line, fit for one line of an error: quoted, cut, unprintable characters as '?'.
+std::string in_quotes(std::string_view text);
+
 // C identifier check for library names; throws ConfigError.
 void check_library_name(std::string_view name);
 
