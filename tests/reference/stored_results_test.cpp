@@ -3,32 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "support/case_file.h"
 #include "support/comparison.h"
+#include "tests/harness/stored_cases.h"
 
 namespace attnc {
 namespace {
 
-std::vector<std::string> case_paths() {
-    std::vector<std::string> paths;
-    for (const char* folder : {"torch", "minilm"}) {
-        for (const auto& entry :
-             std::filesystem::directory_iterator(std::string(ATTNC_TEST_DATA "/vectors/") + folder)) {
-            if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
-        }
-    }
-    std::sort(paths.begin(), paths.end());
-    return paths;
-}
-
-std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
-    const std::filesystem::path path(info.param);
-    return path.parent_path().filename().string() + "_" + path.stem().string();
-}
+using test::case_name;
+using test::case_paths;
 
 class StoredResults : public ::testing::TestWithParam<std::string> {};
 

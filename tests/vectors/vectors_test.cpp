@@ -1,8 +1,6 @@
 // Stored calls with right answers, through real libraries on every instruction set, within each file's own tolerance.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,27 +9,11 @@
 #include "support/safetensors.h"
 #include "tests/harness/layer_run.h"
 #include "tests/harness/libraries.h"
+#include "tests/harness/stored_cases.h"
 #include "tests/harness/targets.h"
 
 namespace attnc::test {
 namespace {
-
-std::vector<std::string> case_paths() {
-    std::vector<std::string> paths;
-    for (const char* folder : {"torch", "minilm"}) {
-        for (const auto& entry :
-             std::filesystem::directory_iterator(std::string(ATTNC_TEST_DATA "/vectors/") + folder)) {
-            if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
-        }
-    }
-    std::sort(paths.begin(), paths.end());
-    return paths;
-}
-
-std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
-    const std::filesystem::path path(info.param);
-    return path.parent_path().filename().string() + "_" + path.stem().string();
-}
 
 bool has_convertible_mask(const std::string& path) {
     const SafetensorsFile file(path);
