@@ -43,6 +43,25 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
     command.add_flag("--sink", config.sink, "A logit for each head that takes weight and has no value")
         ->group(kParts);
 
+    command.add_flag("--alibi", config.alibi, "Scores fall with the distance of the key (ALiBi)")
+        ->group(kParts);
+    command.add_flag("--softcap", config.softcap, "Scores may be soft-capped")->group(kParts);
+    command.add_flag("--qk-norm", config.qk_norm, "RMS-normalise each head of queries and keys")
+        ->group(kParts);
+    command
+        .add_option("--rotary", config.rotary,
+                    "Rotary position embedding: half (features i and i + half turn together) or pairs (2 i "
+                    "and 2 i + 1)")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, Rotary>{{"half", Rotary::kHalf}, {"pairs", Rotary::kPairs}}))
+        ->group(kParts);
+    command.add_flag("--cache", config.cache, "Keys and values may stay from call to call")->group(kParts);
+    command
+        .add_option("--page-size", config.page_size,
+                    "Keys of a page of a paged cache; default: no paged caches")
+        ->group(kParts);
+    command.add_flag("--scores", config.scores, "Scores before the softmax can be asked for")->group(kParts);
+
     CLI::Option* file = command.add_option("--hf-config", options.hf_config,
                                            "config.json of a Hugging Face model, instead of sizes");
     file->group(kModel);

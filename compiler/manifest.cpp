@@ -34,7 +34,16 @@ Json config_json(const Config& config) {
             {"probs", config.probs},
             {"bias_kv", config.bias_kv},
             {"zero_attn", config.zero_attn},
-            {"sink", config.sink}};
+            {"sink", config.sink},
+            {"alibi", config.alibi},
+            {"softcap", config.softcap},
+            {"qk_norm", config.qk_norm},
+            {"rotary", config.rotary == Rotary::kNone   ? "none"
+                       : config.rotary == Rotary::kHalf ? "half"
+                                                        : "pairs"},
+            {"cache", config.cache},
+            {"page_size", config.page_size},
+            {"scores", config.scores}};
 }
 
 Json kernel_json(const PlannedKernel& kernel) {

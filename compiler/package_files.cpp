@@ -54,6 +54,14 @@ std::string header_text(const LibraryPlan& plan) {
     define("BIAS_KV", config.bias_kv ? 1 : 0);
     define("ZERO_ATTN", config.zero_attn ? 1 : 0);
     define("SINK", config.sink ? 1 : 0);
+    define("ALIBI", config.alibi ? 1 : 0);
+    define("SOFTCAP", config.softcap ? 1 : 0);
+    define("QK_NORM", config.qk_norm ? 1 : 0);
+    define("ROTARY", config.rotary == Rotary::kHalf ? 1 : 0);
+    define("ROTARY_PAIRS", config.rotary == Rotary::kPairs ? 1 : 0);
+    define("CACHE", config.cache ? 1 : 0);
+    define("PAGE_SIZE", config.page_size);
+    define("SCORES", config.scores ? 1 : 0);
     text += fmt::format(
         "\n"
         "#ifdef __cplusplus\n"

@@ -23,23 +23,16 @@ static_assert(sizeof(attnc_layout) == 4 * 8 && offsetof(attnc_layout, panel) == 
 static_assert(sizeof(attnc_target_entry) == 6 * 8 + ATTNC_KERNEL_COUNT * sizeof(attnc_kernel_entry) &&
               offsetof(attnc_target_entry, name) == 0 && offsetof(attnc_target_entry, cpu_features) == 8 &&
               offsetof(attnc_target_entry, layout) == 16 && offsetof(attnc_target_entry, kernels) == 48);
-static_assert(sizeof(attnc_config) == 8 * 8 && offsetof(attnc_config, d_model) == 0 &&
+static_assert(sizeof(attnc_config) == 9 * 8 && offsetof(attnc_config, d_model) == 0 &&
               offsetof(attnc_config, num_heads) == 8 && offsetof(attnc_config, num_kv_heads) == 16 &&
               offsetof(attnc_config, head_dim) == 24 && offsetof(attnc_config, v_head_dim) == 32 &&
               offsetof(attnc_config, k_dim) == 40 && offsetof(attnc_config, v_dim) == 48 &&
-              offsetof(attnc_config, flags) == 56);
-static_assert(sizeof(attnc_library) == 16 * 8 && offsetof(attnc_library, abi_version) == 0 &&
+              offsetof(attnc_config, flags) == 56 && offsetof(attnc_config, page_size) == 64);
+static_assert(sizeof(attnc_library) == 17 * 8 && offsetof(attnc_library, abi_version) == 0 &&
               offsetof(attnc_library, hash) == 8 && offsetof(attnc_library, name) == 16 &&
               offsetof(attnc_library, problem) == 24 && offsetof(attnc_library, config) == 32 &&
-              offsetof(attnc_library, target_count) == 96 && offsetof(attnc_library, targets) == 104 &&
-              offsetof(attnc_library, manifest) == 112 && offsetof(attnc_library, manifest_bytes) == 120);
-
-int64_t config_flags(const Config& config) {
-    return (config.in_proj ? ATTNC_CONFIG_IN_PROJ : 0) | (config.out_proj ? ATTNC_CONFIG_OUT_PROJ : 0) |
-           (config.causal ? ATTNC_CONFIG_CAUSAL : 0) | (config.masks ? ATTNC_CONFIG_MASKS : 0) |
-           (config.probs ? ATTNC_CONFIG_PROBS : 0) | (config.bias_kv ? ATTNC_CONFIG_BIAS_KV : 0) |
-           (config.zero_attn ? ATTNC_CONFIG_ZERO_ATTN : 0) | (config.sink ? ATTNC_CONFIG_SINK : 0);
-}
+              offsetof(attnc_library, target_count) == 104 && offsetof(attnc_library, targets) == 112 &&
+              offsetof(attnc_library, manifest) == 120 && offsetof(attnc_library, manifest_bytes) == 128);
 
 class Assembly {
 public:
@@ -122,8 +115,9 @@ void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes)
     to.quad(".Lattnc_name");
     to.quad(".Lattnc_problem");
     const Config& config = plan.config;
-    for (int64_t field : {config.d_model, config.num_heads, config.num_kv_heads, config.head_dim,
-                          config.v_head_dim, config.k_dim, config.v_dim, config_flags(config)}) {
+    for (int64_t field :
+         {config.d_model, config.num_heads, config.num_kv_heads, config.head_dim, config.v_head_dim,
+          config.k_dim, config.v_dim, config_flags(config), config.page_size}) {
         to.quad(field);
     }
     to.quad(static_cast<int64_t>(plan.targets.size()));

@@ -121,6 +121,18 @@ typedef struct attnc_weights {
     attnc_tensor sink; /* [num_heads], finite; only for a library with sinks. A logit that takes its share
                                     in a head's softmax and has no value; beside the scores as it is, not scaled. 0:
                                     softmax with 1 added to its denominator */
+    attnc_tensor
+        alibi_slopes; /* [num_heads], finite, >= 0; only for a library with alibi. A score loses slope times
+                                    the distance between its key and the query's own one, which is on the
+                                    call's diagonal; the bottom-right one where the call names none */
+    attnc_tensor q_norm, k_norm; /* [head_dim]; only for a library with qk_norm. Each head of q and k becomes
+                                    x / sqrt(mean(x^2) + qk_norm_epsilon) times these, before it is rotated */
+    attnc_tensor
+        rotary_frequencies; /* F32 or F64 [rotary.dim / 2], radians a position; instead of rotary.base and its
+                                    scaling */
+    attnc_tensor rotary_cos,
+        rotary_sin; /* [positions, rotary.dim / 2]: the caller's own table, instead of frequencies.
+                                    A call's positions must be within it */
 } attnc_weights;
 
 /* What a query that may attend no key gives. With a sink it always has context 0, probabilities 0 and the sink as its
@@ -149,6 +161,29 @@ typedef enum attnc_window {
     ATTNC_WINDOW_BOTH = 3
 } attnc_window;
 
+/* How the frequencies of a rotary embedding change for sequences longer than those of training. */
+typedef enum attnc_rotary_scaling {
+    ATTNC_ROTARY_SCALING_NONE = 0,
+    ATTNC_ROTARY_SCALING_LINEAR = 1, /* all divided by factor */
+    ATTNC_ROTARY_SCALING_LLAMA3 =
+        2 /* wavelengths above original_positions / low_freq_factor are divided by factor,
+                                        those below original_positions / high_freq_factor stay, those between
+                                        are interpolated */
+} attnc_rotary_scaling;
+
+/* Rotary position embedding (Su et al. 2021) of q and k; only for a library with rotary or rotary_pairs. Pair i of a head
+ * at position p is turned by the angle p * base^(-2 i / dim): features i and i + dim / 2 (a library with rotary), or 2 i
+ * and 2 i + 1 (rotary_pairs). Angles are made in double precision. */
+typedef struct attnc_rotary {
+    int64_t dim; /* the first features of a head that are rotated, even; 0: head_dim */
+    double base; /* > 1; 0: 10000 */
+    attnc_rotary_scaling scaling;
+    double factor;                            /* >= 1; with a scaling only */
+    double low_freq_factor, high_freq_factor; /* 0 < low < high; LLAMA3 only */
+    int64_t original_positions;               /* LLAMA3 only */
+    double magnitude;                         /* multiplies cos and sin; 0: 1 */
+} attnc_rotary;
+
 typedef struct attnc_layer_options {
     size_t struct_size;
     const char* target;               /* null: the best that this CPU and operating system support */
@@ -161,6 +196,11 @@ typedef struct attnc_layer_options {
     attnc_window window;
     int64_t window_left;  /* >= 0; with ATTNC_WINDOW_LEFT or _BOTH only */
     int64_t window_right; /* >= 0; with ATTNC_WINDOW_RIGHT or _BOTH only */
+    float
+        softcap; /* > 0: scores become softcap * tanh(score / softcap), before biases; 0: as they are. Only for a library
+                      with softcap */
+    float qk_norm_epsilon; /* >= 0; 0: 1e-6. Only for a library with qk_norm */
+    attnc_rotary rotary;
 } attnc_layer_options;
 
 #define ATTNC_WEIGHTS_INIT ATTNC_SIZED(attnc_weights)
@@ -214,7 +254,24 @@ typedef struct attnc_inputs {
     attnc_tensor query_lengths; /* I32 or I64 [batch]; rows past it give 0, lse -inf, and are not read */
     attnc_causal causal;
     attnc_tensor causal_offsets; /* I32 or I64 [batch]; with ATTNC_CAUSAL_OFFSET only */
+    /* U8 [1 or batch, 1 or num_heads, seq_q / block_q, seq_kv / block_kv], both rounded up: non-zero = the queries of a
+     * block attend the keys of a block. Blocks that no query attends are not computed. */
+    attnc_tensor block_keep_mask;
+    int64_t block_q, block_kv; /* multiples of 16; with block_keep_mask only */
+    /* Positions for a library with rotary. Row t of an item has position position_offsets[item] + t (0 where not
+     * given), unless its position is given. */
+    attnc_tensor position_offsets; /* I32 or I64 [batch] */
+    attnc_tensor query_positions;  /* I32 or I64 [batch, seq_q] */
+    attnc_tensor key_positions;    /* I32 or I64 [batch, seq_kv]; self-attention: query's, where not given */
 } attnc_inputs;
+
+/* Which scores outputs.scores holds. Keys past an item's length have -inf in all of them, rows past its query length 0. */
+typedef enum attnc_scores_stage {
+    ATTNC_SCORES_NOT_GIVEN = 0,
+    ATTNC_SCORES_SCALED = 1,     /* q . k times qk_scale */
+    ATTNC_SCORES_SOFTCAPPED = 2, /* after softcap, where the layer has one */
+    ATTNC_SCORES_BIASED = 3      /* as softmax takes them: with alibi and biases, -inf where dropped */
+} attnc_scores_stage;
 
 /* Outputs of a call; out is needed, the others where wanted. Asking for more changes no bit of out. */
 typedef struct attnc_outputs {
@@ -223,8 +280,10 @@ typedef struct attnc_outputs {
                                     [batch, seq_q, num_heads * v_head_dim] or [batch, num_heads, seq_q, v_head_dim]) */
     attnc_tensor probs; /* F32 [batch, num_heads, seq_q, seq_kv + appended keys]; a sink has no column */
     attnc_tensor probs_averaged; /* F32 [batch, seq_q, seq_kv + appended keys]: mean over the heads */
-    attnc_tensor lse; /* F32 [batch, num_heads, seq_q]: natural log of the sum of exponentials, the sink's
+    attnc_tensor lse;    /* F32 [batch, num_heads, seq_q]: natural log of the sum of exponentials, the sink's
                                     among them */
+    attnc_tensor scores; /* F32 [batch, num_heads, seq_q, seq_kv]; only for a library with scores */
+    attnc_scores_stage scores_stage;
 } attnc_outputs;
 
 /* Runs tasks: calls task(data, 0 .. count-1), each once, in any order, on any threads, and returns 0 when all have

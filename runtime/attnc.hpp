@@ -211,7 +211,11 @@ struct Weights {
     Tensor bq, bk, bv, bo;                // [out_features]
     Tensor in_proj_weight, in_proj_bias;  // instead of wq, wk, wv and bq, bk, bv
     Tensor bias_k, bias_v;
-    Tensor sink;  // [num_heads]
+    Tensor sink;                    // [num_heads]
+    Tensor alibi_slopes;            // [num_heads]
+    Tensor q_norm, k_norm;          // [head_dim]
+    Tensor rotary_frequencies;      // F32 or F64 [rotary.dim / 2], instead of rotary.base
+    Tensor rotary_cos, rotary_sin;  // [positions, rotary.dim / 2], instead of frequencies
 
     attnc_weights c() const {
         attnc_weights w = ATTNC_WEIGHTS_INIT;
@@ -219,7 +223,10 @@ struct Weights {
         w.bq = bq.c(), w.bk = bk.c(), w.bv = bv.c(), w.bo = bo.c();
         w.in_proj_weight = in_proj_weight.c(), w.in_proj_bias = in_proj_bias.c();
         w.bias_k = bias_k.c(), w.bias_v = bias_v.c();
-        w.sink = sink.c();
+        w.sink = sink.c(), w.alibi_slopes = alibi_slopes.c();
+        w.q_norm = q_norm.c(), w.k_norm = k_norm.c();
+        w.rotary_frequencies = rotary_frequencies.c();
+        w.rotary_cos = rotary_cos.c(), w.rotary_sin = rotary_sin.c();
         return w;
     }
 };
@@ -232,6 +239,9 @@ struct LayerOptions {
     // Keys that a query sees to the left and to the right of its own on the diagonal; none: all.
     std::optional<int64_t> window_left = std::nullopt;
     std::optional<int64_t> window_right = std::nullopt;
+    float softcap = 0;          // 0: none
+    float qk_norm_epsilon = 0;  // 0: 1e-6
+    attnc_rotary rotary = {};
 };
 
 struct Inputs {
@@ -311,6 +321,9 @@ public:
                                              (options.window_right ? ATTNC_WINDOW_RIGHT : 0));
         o.window_left = options.window_left.value_or(0);
         o.window_right = options.window_right.value_or(0);
+        o.softcap = options.softcap;
+        o.qk_norm_epsilon = options.qk_norm_epsilon;
+        o.rotary = options.rotary;
         attnc_error error{};
         attnc_layer* layer = nullptr;
         detail::check(attnc_layer_create(library, &w, &o, &layer, &error), error);

@@ -60,7 +60,12 @@
     X(ATTEND_LSE, attend_lse)         \
     X(ATTEND_PROBS, attend_probs)     \
     X(SPLIT_HEADS, split_heads)       \
-    X(MERGE_HEADS, merge_heads)
+    X(MERGE_HEADS, merge_heads)       \
+    X(ATTEND_DECODE, attend_decode)   \
+    X(ATTEND_SCORES, attend_scores)   \
+    X(NORM_HEADS, norm_heads)         \
+    X(ROTATE_HEADS, rotate_heads)     \
+    X(ROTARY_ANGLES, rotary_angles)
 
 /* Arguments of kernels: X(id, name). A kernel with an argument of any other name does not build. */
 #define ATTNC_ARGUMENTS(X)          \
@@ -89,7 +94,22 @@
     X(ROW_STATS_B, row_stats_b)     \
     X(ROW_STATS_IN, row_stats_in)   \
     X(LSE, lse)                     \
-    X(PROBS, probs)
+    X(PROBS, probs)                 \
+    X(KEY_BLOCKS, key_blocks)       \
+    X(SOFTCAP, softcap)             \
+    X(ALIBI_SLOPE, alibi_slope)     \
+    X(ALIBI_SLOPES, alibi_slopes)   \
+    X(OWN_KEY, own_key)             \
+    X(KEY_ROWS, key_rows)           \
+    X(KEYS, keys)                   \
+    X(SCORES, scores)               \
+    X(NORM_WEIGHT, norm_weight)     \
+    X(EPSILON, epsilon)             \
+    X(COS_TABLE, cos_table)         \
+    X(SIN_TABLE, sin_table)         \
+    X(POSITIONS, positions)         \
+    X(FREQUENCIES, frequencies)     \
+    X(MAGNITUDE, magnitude)
 
 #define ATTNC_X(id, name) ATTNC_KERNEL_##id,
 enum { ATTNC_KERNELS(ATTNC_X) ATTNC_KERNEL_COUNT };
@@ -99,7 +119,15 @@ enum { ATTNC_ARGUMENTS(ATTNC_X) ATTNC_ARGUMENT_COUNT };
 #undef ATTNC_X
 
 /* Bits of mask_flags (int32). */
-enum { ATTNC_MASK_KEY_BIAS = 1, ATTNC_MASK_BIAS = 2, ATTNC_MASK_KEEP = 4, ATTNC_MASK_DROP = 8 };
+enum {
+    ATTNC_MASK_KEY_BIAS = 1,
+    ATTNC_MASK_BIAS = 2,
+    ATTNC_MASK_KEEP = 4,
+    ATTNC_MASK_DROP = 8,
+    ATTNC_MASK_BLOCKS = 16,
+    ATTNC_MASK_SOFTCAP = 32,
+    ATTNC_MASK_ALIBI = 64
+};
 
 /* CPU features a target needs, as bits. Baseline x86-64 needs none. */
 enum {
@@ -147,12 +175,20 @@ enum {
     ATTNC_CONFIG_PROBS = 16,     /* probs and probs_averaged are supported */
     ATTNC_CONFIG_BIAS_KV = 32,   /* bias_k and bias_v are appended as one key, before the zero key */
     ATTNC_CONFIG_ZERO_ATTN = 64, /* a key and value of zeros is appended */
-    ATTNC_CONFIG_SINK = 128      /* each head has a logit without a value */
+    ATTNC_CONFIG_SINK = 128,     /* each head has a logit without a value */
+    ATTNC_CONFIG_ALIBI = 256,    /* scores fall with the distance of the key */
+    ATTNC_CONFIG_SOFTCAP = 512,  /* scores may be soft-capped */
+    ATTNC_CONFIG_QK_NORM = 1024, /* heads of q and k are RMS-normalised */
+    ATTNC_CONFIG_ROTARY = 2048,  /* q and k are rotated by position: features i and i + dim / 2 */
+    ATTNC_CONFIG_ROTARY_PAIRS = 4096, /* the same, features 2 i and 2 i + 1; never both */
+    ATTNC_CONFIG_CACHE = 8192,        /* keys and values may stay from call to call */
+    ATTNC_CONFIG_SCORES = 16384       /* scores before the softmax are supported */
 };
 
 typedef struct attnc_config {
     int64_t d_model, num_heads, num_kv_heads, head_dim, v_head_dim, k_dim, v_dim;
-    int64_t flags; /* ATTNC_CONFIG_* */
+    int64_t flags;     /* ATTNC_CONFIG_* */
+    int64_t page_size; /* keys of a page of a paged cache, a multiple of 16; 0: none */
 } attnc_config;
 
 /* A generated library: targets best first, the last one runs everywhere. */

@@ -67,13 +67,22 @@ bool is_called(int64_t flags, int kernel) {
         case ATTNC_KERNEL_PROJECT_OUT:
             return (flags & ATTNC_CONFIG_OUT_PROJ) != 0;
         case ATTNC_KERNEL_ATTEND_MASKED:
-            return (flags & ATTNC_CONFIG_MASKS) != 0;
+            return (flags & (ATTNC_CONFIG_MASKS | ATTNC_CONFIG_ALIBI | ATTNC_CONFIG_SOFTCAP)) != 0;
         case ATTNC_KERNEL_ATTEND_PROBS:
             return (flags & ATTNC_CONFIG_PROBS) != 0;
         case ATTNC_KERNEL_SPLIT_HEADS:
             return (flags & ATTNC_CONFIG_IN_PROJ) == 0;
         case ATTNC_KERNEL_MERGE_HEADS:
             return (flags & ATTNC_CONFIG_OUT_PROJ) == 0;
+        case ATTNC_KERNEL_ATTEND_DECODE:
+            return (flags & ATTNC_CONFIG_CACHE) != 0;
+        case ATTNC_KERNEL_ATTEND_SCORES:
+            return (flags & ATTNC_CONFIG_SCORES) != 0;
+        case ATTNC_KERNEL_NORM_HEADS:
+            return (flags & ATTNC_CONFIG_QK_NORM) != 0;
+        case ATTNC_KERNEL_ROTATE_HEADS:
+        case ATTNC_KERNEL_ROTARY_ANGLES:
+            return (flags & (ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS)) != 0;
         default:
             return true;
     }

@@ -18,6 +18,7 @@ constexpr int64_t kMaxFeatures = 65536;
 // and its scores fit L2 up to here.
 constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kLeastPage = ATTNC_HEAD_ALIGN, kMaxPage = 4096;  // keys of a page
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // batch and sequence lengths in problem strings
 
 std::string number(int64_t value) { return std::to_string(value); }
@@ -77,22 +78,37 @@ constexpr std::array<SizeToken, 7> kSizeTokens{{
     {"vdim", "v_dim", &Config::v_dim, kMaxFeatures},
 }};
 
-// Options of a problem string in their order; `value` is what the field is when the option is named.
+// Options of a problem string in their order: what the field is when the option is named.
 struct OptionToken {
     std::string_view text;
-    bool Config::*field;
-    bool value;
+    bool Config::*field = nullptr;  // null: rotary's kind, or the size of a page
+    bool value = true;
+    Rotary rotary = Rotary::kNone;
 };
-constexpr std::array<OptionToken, 8> kOptionTokens{{
+constexpr std::string_view kPage = "page";  // and a number
+constexpr std::array<OptionToken, 16> kOptionTokens{{
     {"noin", &Config::in_proj, false},
     {"noout", &Config::out_proj, false},
-    {"causal", &Config::causal, true},
+    {"causal", &Config::causal},
     {"nomask", &Config::masks, false},
     {"noprobs", &Config::probs, false},
-    {"biaskv", &Config::bias_kv, true},
-    {"zeroattn", &Config::zero_attn, true},
-    {"sink", &Config::sink, true},
+    {"biaskv", &Config::bias_kv},
+    {"zeroattn", &Config::zero_attn},
+    {"sink", &Config::sink},
+    {"alibi", &Config::alibi},
+    {"softcap", &Config::softcap},
+    {"qknorm", &Config::qk_norm},
+    {.text = "rope", .rotary = Rotary::kHalf},
+    {.text = "ropepairs", .rotary = Rotary::kPairs},
+    {"cache", &Config::cache},
+    {.text = kPage},
+    {"scores", &Config::scores},
 }};
+
+bool is_named(const OptionToken& option, const Config& config) {
+    if (option.field != nullptr) return config.*option.field == option.value;
+    return option.rotary != Rotary::kNone ? config.rotary == option.rotary : config.page_size != 0;
+}
 
 [[noreturn]] void fail_parse(std::string_view text, const std::string& reason) {
     throw ConfigError("configuration " + in_quotes(text) + ": " + reason);
@@ -159,6 +175,16 @@ Config complete(Config config) {
         check_range(name, config.num_heads * padded_head(head), 1, kMaxFeatures);
     }
 
+    if (config.rotary != Rotary::kNone && config.head_dim % 2 != 0) {
+        throw ConfigError("head_dim " + number(config.head_dim) + " is odd, a rotary embedding needs pairs");
+    }
+    check_given("page size", config.page_size, kMaxPage);
+    if (config.page_size % kLeastPage != 0) {
+        throw ConfigError("page size " + number(config.page_size) + " is not a multiple of " +
+                          number(kLeastPage));
+    }
+    if (config.page_size != 0 && !config.cache) throw ConfigError("a page size needs a cache");
+
     const int64_t k_heads = config.num_kv_heads * config.head_dim;
     const int64_t v_heads = config.num_kv_heads * config.v_head_dim;
     if (config.k_dim == 0) config.k_dim = config.in_proj ? config.d_model : k_heads;
@@ -195,7 +221,9 @@ std::string to_string(const Config& config) {
     add("vdim", config.v_dim, config.in_proj ? config.d_model : config.num_kv_heads * config.v_head_dim);
     text += "_f32";
     for (const OptionToken& option : kOptionTokens) {
-        if (config.*option.field == option.value) text += "_" + std::string(option.text);
+        if (!is_named(option, config)) continue;
+        text += "_" + std::string(option.text);
+        if (option.text == kPage) text += number(config.page_size);
     }
     return text;
 }
@@ -215,17 +243,29 @@ Config parse_config(std::string_view text) {
 
     std::array<bool, kOptionTokens.size()> seen{};
     for (size_t i = sizes + 1; i < parts.size(); ++i) {
-        const auto* const option = std::find_if(kOptionTokens.begin(), kOptionTokens.end(),
-                                                [&](const OptionToken& t) { return t.text == parts[i]; });
+        const Token token = read_token(parts[i]);
+        const bool is_page = token.letters == kPage && token.value;
+        const auto* const option = std::find_if(
+            kOptionTokens.begin(), kOptionTokens.end(),
+            [&](const OptionToken& t) { return t.text == kPage ? is_page : t.text == parts[i]; });
         if (option == kOptionTokens.end()) {
             fail_parse(text,
                        in_quotes(parts[i]) +
-                           " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn, sink are");
+                           " is no option: noin, noout, causal, nomask, noprobs, biaskv, zeroattn, sink, "
+                           "alibi, softcap, qknorm, rope, ropepairs, cache, page<keys>, scores are");
         }
         bool& given = seen[static_cast<size_t>(option - kOptionTokens.begin())];
         if (given) fail_parse(text, in_quotes(parts[i]) + " is given twice");
         given = true;
-        config.*option->field = option->value;
+        if (option->field != nullptr) {
+            config.*option->field = option->value;
+        } else if (is_page) {
+            check_range("page size", *token.value, kLeastPage, kMaxPage);
+            config.page_size = *token.value;
+        } else {
+            if (config.rotary != Rotary::kNone) fail_parse(text, "rope and ropepairs exclude each other");
+            config.rotary = option->rotary;
+        }
     }
     return complete(config);
 }
@@ -266,6 +306,18 @@ std::string to_string(const Problem& problem) {
     return to_string(problem.config) + ":" + to_string(problem.sizes);
 }
 
+int64_t config_flags(const Config& config) {
+    return (config.in_proj ? ATTNC_CONFIG_IN_PROJ : 0) | (config.out_proj ? ATTNC_CONFIG_OUT_PROJ : 0) |
+           (config.causal ? ATTNC_CONFIG_CAUSAL : 0) | (config.masks ? ATTNC_CONFIG_MASKS : 0) |
+           (config.probs ? ATTNC_CONFIG_PROBS : 0) | (config.bias_kv ? ATTNC_CONFIG_BIAS_KV : 0) |
+           (config.zero_attn ? ATTNC_CONFIG_ZERO_ATTN : 0) | (config.sink ? ATTNC_CONFIG_SINK : 0) |
+           (config.alibi ? ATTNC_CONFIG_ALIBI : 0) | (config.softcap ? ATTNC_CONFIG_SOFTCAP : 0) |
+           (config.qk_norm ? ATTNC_CONFIG_QK_NORM : 0) |
+           (config.rotary == Rotary::kHalf ? ATTNC_CONFIG_ROTARY : 0) |
+           (config.rotary == Rotary::kPairs ? ATTNC_CONFIG_ROTARY_PAIRS : 0) |
+           (config.cache ? ATTNC_CONFIG_CACHE : 0) | (config.scores ? ATTNC_CONFIG_SCORES : 0);
+}
+
 int64_t padded_head(int64_t head_dim) {
     return (head_dim + ATTNC_HEAD_ALIGN - 1) / ATTNC_HEAD_ALIGN * ATTNC_HEAD_ALIGN;
 }
@@ -278,13 +330,18 @@ std::vector<int> kernels_of(const Config& config) {
     add(ATTNC_KERNEL_PROJECT_HEADS, config.in_proj);
     add(ATTNC_KERNEL_PROJECT_OUT, config.out_proj);
     add(ATTNC_KERNEL_ATTEND, true);
-    add(ATTNC_KERNEL_ATTEND_MASKED, config.masks);
+    add(ATTNC_KERNEL_ATTEND_MASKED, config.masks || config.alibi || config.softcap);
     add(ATTNC_KERNEL_ATTEND_GUARDED, true);  // any call may be causal, and a causal tile meets dropped values
     add(ATTNC_KERNEL_ATTEND_MERGE, true);
     add(ATTNC_KERNEL_ATTEND_LSE, true);
     add(ATTNC_KERNEL_ATTEND_PROBS, config.probs);
     add(ATTNC_KERNEL_SPLIT_HEADS, !config.in_proj);
     add(ATTNC_KERNEL_MERGE_HEADS, !config.out_proj);
+    add(ATTNC_KERNEL_ATTEND_DECODE, config.cache);
+    add(ATTNC_KERNEL_ATTEND_SCORES, config.scores);
+    add(ATTNC_KERNEL_NORM_HEADS, config.qk_norm);
+    add(ATTNC_KERNEL_ROTATE_HEADS, config.rotary != Rotary::kNone);
+    add(ATTNC_KERNEL_ROTARY_ANGLES, config.rotary != Rotary::kNone);
     return kernels;
 }
 
@@ -311,31 +368,69 @@ int kernel_by_name(std::string_view name) {
     throw ConfigError("kernel " + in_quotes(name) + " is unknown, known are " + known);
 }
 
+namespace {
+
+// Parts of a kernel configuration after its sizes, with the kernels that depend on them.
+struct KernelToken {
+    std::string_view text;
+    bool KernelConfig::*field;
+};
+constexpr std::array<KernelToken, 3> kKernelTokens{{
+    {"softcap", &KernelConfig::softcap},
+    {"alibi", &KernelConfig::alibi},
+    {"pairs", &KernelConfig::rotary_pairs},
+}};
+
+bool has_score_steps(int kernel) {
+    return kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED ||
+           kernel == ATTNC_KERNEL_ATTEND_PROBS || kernel == ATTNC_KERNEL_ATTEND_SCORES ||
+           kernel == ATTNC_KERNEL_ATTEND_DECODE;
+}
+
+}  // namespace
+
 std::string kernel_config(const Config& config, int kernel) {
+    KernelConfig parts{.head_dim = ATTNC_HEAD_ALIGN, .v_head_dim = ATTNC_HEAD_ALIGN};
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_OUT:
         case ATTNC_KERNEL_SPLIT_HEADS:
         case ATTNC_KERNEL_MERGE_HEADS:
-            return "hd16_vhd16";  // whatever the heads are, these are the same
+        case ATTNC_KERNEL_ROTARY_ANGLES:
+            break;  // whatever the heads are, these are the same
         default:
-            return "hd" + number(padded_head(config.head_dim)) + "_vhd" +
-                   number(padded_head(config.v_head_dim));
+            parts.head_dim = padded_head(config.head_dim);
+            parts.v_head_dim = padded_head(config.v_head_dim);
     }
+    parts.softcap = config.softcap && has_score_steps(kernel);
+    parts.alibi = config.alibi && has_score_steps(kernel);
+    parts.rotary_pairs = config.rotary == Rotary::kPairs && kernel == ATTNC_KERNEL_ROTATE_HEADS;
+    std::string text = "hd" + number(parts.head_dim) + "_vhd" + number(parts.v_head_dim);
+    for (const KernelToken& token : kKernelTokens) {
+        if (parts.*token.field) text += "_" + std::string(token.text);
+    }
+    return text;
 }
 
 KernelConfig parse_kernel_config(std::string_view text) {
     const std::vector<std::string_view> parts = split(text, '_');
-    if (parts.size() == 2) {
-        const Token head = read_token(parts[0]);
-        const Token v_head = read_token(parts[1]);
-        const auto good = [](const Token& token, std::string_view letters) {
-            return token.letters == letters && token.value && *token.value >= ATTNC_HEAD_ALIGN &&
-                   *token.value <= kMaxHeadDim && *token.value % ATTNC_HEAD_ALIGN == 0;
-        };
-        if (good(head, "hd") && good(v_head, "vhd")) return {*head.value, *v_head.value};
+    const auto size = [&](size_t part, std::string_view letters) {
+        const Token token = part < parts.size() ? read_token(parts[part]) : Token{};
+        const bool good = token.letters == letters && token.value && *token.value >= ATTNC_HEAD_ALIGN &&
+                          *token.value <= kMaxHeadDim && *token.value % ATTNC_HEAD_ALIGN == 0;
+        return good ? *token.value : 0;
+    };
+    KernelConfig config{.head_dim = size(0, "hd"), .v_head_dim = size(1, "vhd")};
+    bool good = config.head_dim != 0 && config.v_head_dim != 0;
+    for (size_t i = 2; i < parts.size(); ++i) {
+        const auto* const token = std::find_if(kKernelTokens.begin(), kKernelTokens.end(),
+                                               [&](const KernelToken& t) { return t.text == parts[i]; });
+        good = good && token != kKernelTokens.end() && !(config.*token->field);
+        if (token != kKernelTokens.end()) config.*token->field = true;
     }
+    if (good) return config;
     throw ConfigError("kernel configuration " + in_quotes(text) +
-                      " is not of the form hd64_vhd64 with multiples of 16 up to " + number(kMaxHeadDim));
+                      " is not of the form hd64_vhd64[_softcap][_alibi][_pairs] with multiples of 16 up to " +
+                      number(kMaxHeadDim));
 }
 
 std::string kernel_symbol(int kernel, std::string_view target) {

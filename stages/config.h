@@ -15,6 +15,9 @@ struct ConfigError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// Which features of a head a rotary embedding turns together, if any: i and i + half, or 2 i and 2 i + 1.
+enum class Rotary { kNone, kHalf, kPairs };
+
 struct Config {
     int64_t d_model = 0;
     int64_t num_heads = 0;
@@ -32,6 +35,13 @@ struct Config {
     bool bias_kv = false;    // one learned key and value is appended
     bool zero_attn = false;  // a key and value of zeros is appended, after bias_kv's
     bool sink = false;       // each head has a sink: a logit that takes part in the softmax and has no value
+    bool alibi = false;      // scores fall with the distance of the key
+    bool softcap = false;    // scores may be soft-capped
+    bool qk_norm = false;    // heads of q and k are RMS-normalised
+    Rotary rotary = Rotary::kNone;
+    bool cache = false;     // keys and values may stay from call to call
+    int64_t page_size = 0;  // keys of a page of a paged cache, a multiple of 16; 0: none. Needs cache
+    bool scores = false;    // scores before the softmax are supported
 
     bool operator==(const Config&) const = default;
 };
@@ -43,7 +53,8 @@ Config complete(Config config);
 
 // Canonical text: "d512_h8_f32", then what differs from its default, in this order:
 //   d<d_model>_h<num_heads>[_kv<num_kv_heads>][_hd<head_dim>][_vhd<v_head_dim>][_kdim<k_dim>][_vdim<v_dim>]_f32
-//   [_noin][_noout][_causal][_nomask][_noprobs][_biaskv][_zeroattn][_sink]
+//   [_noin][_noout][_causal][_nomask][_noprobs][_biaskv][_zeroattn][_sink][_alibi][_softcap][_qknorm]
+//   [_rope|_ropepairs][_cache][_page<page_size>][_scores]
 std::string to_string(const Config& config);
 
 // Reads what to_string writes (tokens after _f32 in any order, each once); validated and completed.
@@ -65,6 +76,9 @@ struct Problem {
 Problem parse_problem(std::string_view text);
 std::string to_string(const Problem& problem);
 
+// The options as bits of the library's table: ATTNC_CONFIG_*.
+int64_t config_flags(const Config& config);
+
 // Features of a head as stored between kernels: rounded up to ATTNC_HEAD_ALIGN.
 int64_t padded_head(int64_t head_dim);
 
@@ -74,10 +88,12 @@ const char* kernel_name(int kernel);        // "attend"
 int kernel_by_name(std::string_view name);  // throws ConfigError for an unknown name
 
 // What a kernel's object code depends on, as a configuration text: kernels that are equal for many layers are
-// compiled from equal texts. "hd64_vhd64" with padded sizes.
+// compiled from equal texts. "hd64_vhd64" with padded sizes, then what the kernel has of softcap, alibi and pairs.
 std::string kernel_config(const Config& config, int kernel);
 struct KernelConfig {
     int64_t head_dim = 0, v_head_dim = 0;  // padded
+    bool softcap = false, alibi = false;   // steps of the scores
+    bool rotary_pairs = false;             // a rotary embedding's pairs lie side by side
 };
 KernelConfig parse_kernel_config(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "runtime/halide_buffer.h"
 
@@ -422,16 +423,36 @@ int32_t entry(void** argv) {
     return refuses(kernel, argv, &code) ? code : body(kernel, argv);
 }
 
+attnc_kernel_argv body_of(int kernel) {
+    switch (kernel) {
+        case ATTNC_KERNEL_PROJECT_HEADS:
+            return entry<ATTNC_KERNEL_PROJECT_HEADS, project>;
+        case ATTNC_KERNEL_PROJECT_OUT:
+            return entry<ATTNC_KERNEL_PROJECT_OUT, project>;
+        case ATTNC_KERNEL_ATTEND:
+            return entry<ATTNC_KERNEL_ATTEND, attend>;
+        case ATTNC_KERNEL_ATTEND_MASKED:
+            return entry<ATTNC_KERNEL_ATTEND_MASKED, attend>;
+        case ATTNC_KERNEL_ATTEND_GUARDED:
+            return entry<ATTNC_KERNEL_ATTEND_GUARDED, attend>;
+        case ATTNC_KERNEL_ATTEND_MERGE:
+            return entry<ATTNC_KERNEL_ATTEND_MERGE, merge>;
+        case ATTNC_KERNEL_ATTEND_LSE:
+            return entry<ATTNC_KERNEL_ATTEND_LSE, log_sum>;
+        case ATTNC_KERNEL_ATTEND_PROBS:
+            return entry<ATTNC_KERNEL_ATTEND_PROBS, probs>;
+        case ATTNC_KERNEL_SPLIT_HEADS:
+            return entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>;
+        case ATTNC_KERNEL_MERGE_HEADS:
+            return entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>;
+        default:
+            throw std::logic_error(std::string("no scalar form of kernel ") + kernel_name(kernel));
+    }
+}
+
 attnc_kernel_entry entry_of(int kernel) {
-    constexpr attnc_kernel_argv kRun[] = {
-        entry<ATTNC_KERNEL_PROJECT_HEADS, project>,  entry<ATTNC_KERNEL_PROJECT_OUT, project>,
-        entry<ATTNC_KERNEL_ATTEND, attend>,          entry<ATTNC_KERNEL_ATTEND_MASKED, attend>,
-        entry<ATTNC_KERNEL_ATTEND_GUARDED, attend>,  entry<ATTNC_KERNEL_ATTEND_MERGE, merge>,
-        entry<ATTNC_KERNEL_ATTEND_LSE, log_sum>,     entry<ATTNC_KERNEL_ATTEND_PROBS, probs>,
-        entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>, entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>};
-    static_assert(std::size(kRun) == ATTNC_KERNEL_COUNT);
     const std::vector<int64_t>& order = arguments_of(kernel);
-    return {kRun[kernel], order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};
+    return {body_of(kernel), order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};
 }
 
 attnc_target_entry make_target(const Config& config, const FakeLayout& layout, const char* name,
@@ -466,17 +487,9 @@ FakeLibrary::FakeLibrary(const Config& config, const FakeLayout& layout) : probl
     library_.abi_version = ATTNC_ABI_VERSION;
     library_.name = "fake";
     library_.problem = problem_.c_str();
-    library_.config = {config.d_model,    config.num_heads, config.num_kv_heads, config.head_dim,
-                       config.v_head_dim, config.k_dim,     config.v_dim,        0};
-    const auto flag = [&](bool set, int64_t bit) { library_.config.flags |= set ? bit : 0; };
-    flag(config.in_proj, ATTNC_CONFIG_IN_PROJ);
-    flag(config.out_proj, ATTNC_CONFIG_OUT_PROJ);
-    flag(config.causal, ATTNC_CONFIG_CAUSAL);
-    flag(config.masks, ATTNC_CONFIG_MASKS);
-    flag(config.probs, ATTNC_CONFIG_PROBS);
-    flag(config.bias_kv, ATTNC_CONFIG_BIAS_KV);
-    flag(config.zero_attn, ATTNC_CONFIG_ZERO_ATTN);
-    flag(config.sink, ATTNC_CONFIG_SINK);
+    library_.config = {config.d_model,  config.num_heads,     config.num_kv_heads,
+                       config.head_dim, config.v_head_dim,    config.k_dim,
+                       config.v_dim,    config_flags(config), config.page_size};
     library_.target_count = static_cast<int64_t>(targets_.size());
     library_.targets = targets_.data();
     library_.manifest = "{}";

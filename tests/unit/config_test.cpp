@@ -140,9 +140,14 @@ TEST(ProblemString, NamesOnlyWhatDiffersFromItsDefault) {
     config.k_dim = 100;
     config.v_dim = 200;
     config.causal = config.bias_kv = config.zero_attn = config.sink = true;
+    config.alibi = config.softcap = config.qk_norm = config.cache = config.scores = true;
     config.out_proj = config.masks = config.probs = false;
-    EXPECT_EQ(to_string(complete(config)),
-              "d2048_h32_kv4_vhd32_kdim100_vdim200_f32_noout_causal_nomask_noprobs_biaskv_zeroattn_sink");
+    config.rotary = Rotary::kPairs;
+    config.page_size = 64;
+    EXPECT_EQ(
+        to_string(complete(config)),
+        "d2048_h32_kv4_vhd32_kdim100_vdim200_f32_noout_causal_nomask_noprobs_biaskv_zeroattn_sink_alibi_"
+        "softcap_qknorm_ropepairs_cache_page64_scores");
 }
 
 TEST(ProblemString, ParsingUndoesPrinting) {
@@ -150,7 +155,8 @@ TEST(ProblemString, ParsingUndoesPrinting) {
          {"d512_h8_f32", "d384_h12_f32", "d2048_h32_kv4_hd128_f32_causal", "d500_h12_hd40_vhd24_f32",
           "d512_h8_kdim768_vdim1024_f32_nomask_noprobs", "d384_h8_kv2_vhd32_f32_noin_noout_causal_zeroattn",
           "d100_h8_hd48_f32_noin", "d64_h4_f32_biaskv_zeroattn", "d64_h4_f32_noin_sink", "d1_h1_f32",
-          "d65536_h512_f32_noout"}) {
+          "d65536_h512_f32_noout", "d2048_h32_kv4_f32_causal_qknorm_rope_cache_page16",
+          "d64_h4_f32_alibi_softcap_ropepairs_cache_scores"}) {
         const Config config = parse_config(text);
         EXPECT_EQ(to_string(config), text);
         EXPECT_EQ(parse_config(to_string(config)), config);
@@ -194,7 +200,15 @@ TEST(ProblemString, RefusesWithOneLine) {
     EXPECT_EQ(
         parse_error("d512_h8_f32_casual"),
         "configuration 'd512_h8_f32_casual': 'casual' is no option: noin, noout, causal, nomask, noprobs, "
-        "biaskv, zeroattn, sink are");
+        "biaskv, zeroattn, sink, alibi, softcap, qknorm, rope, ropepairs, cache, page<keys>, scores are");
+    EXPECT_EQ(parse_error("d512_h8_f32_rope_ropepairs"),
+              "configuration 'd512_h8_f32_rope_ropepairs': rope and ropepairs exclude each other");
+    EXPECT_EQ(parse_error("d512_h8_f32_cache_page8"), "page size 8 is outside 16..4096");
+    EXPECT_EQ(parse_error("d512_h8_f32_cache_page24"), "page size 24 is not a multiple of 16");
+    EXPECT_EQ(parse_error("d512_h8_f32_page16"), "a page size needs a cache");
+    EXPECT_EQ(parse_error("d512_h8_f32_cache_page16_page32"),
+              "configuration 'd512_h8_f32_cache_page16_page32': 'page32' is given twice");
+    EXPECT_EQ(parse_error("d21_h3_f32_rope"), "head_dim 7 is odd, a rotary embedding needs pairs");
     EXPECT_EQ(parse_error("d0_h8_f32"), "d_model 0 is outside 1..65536");
     EXPECT_EQ(parse_error("d512_h8_kv0_f32"), "num_kv_heads 0 is outside 1..4096");
     EXPECT_EQ(parse_error("d500_h12_f32"), "d_model 500 is not divisible by num_heads 12");
@@ -245,6 +259,9 @@ TEST(KernelsOf, HoldsWhatTheConfigurationCanCall) {
               "project_heads project_out attend attend_guarded attend_merge attend_lse");
     EXPECT_EQ(kernel_names("d512_h8_f32_noin_noout_noprobs"),
               "attend attend_masked attend_guarded attend_merge attend_lse split_heads merge_heads");
+    EXPECT_EQ(kernel_names("d512_h8_f32_nomask_noprobs_softcap_qknorm_rope_cache_scores"),
+              "project_heads project_out attend attend_masked attend_guarded attend_merge attend_lse "
+              "attend_decode attend_scores norm_heads rotate_heads rotary_angles");
 }
 
 TEST(KernelsOf, NamesAndNumbersBelongTogether) {
@@ -253,9 +270,10 @@ TEST(KernelsOf, NamesAndNumbersBelongTogether) {
     }
     EXPECT_EQ(error_of([] { kernel_by_name("attention"); }),
               "kernel 'attention' is unknown, known are project_heads, project_out, attend, attend_masked, "
-              "attend_guarded, attend_merge, attend_lse, attend_probs, split_heads, merge_heads");
+              "attend_guarded, attend_merge, attend_lse, attend_probs, split_heads, merge_heads, "
+              "attend_decode, attend_scores, norm_heads, rotate_heads, rotary_angles");
     EXPECT_EQ(error_of([] { kernel_name(-1); }), "kernel number -1 is unknown");
-    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 10 is unknown");
+    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 15 is unknown");
 }
 
 TEST(KernelConfig, DependsOnPaddedHeadsOnly) {
@@ -271,12 +289,27 @@ TEST(KernelConfig, DependsOnPaddedHeadsOnly) {
     }
 }
 
+TEST(KernelConfig, NamesTheStepsThatAKernelHas) {
+    const Config config = parse_config("d512_h8_f32_alibi_softcap_ropepairs_cache_scores");
+    for (const int kernel :
+         {ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_GUARDED, ATTNC_KERNEL_ATTEND_PROBS,
+          ATTNC_KERNEL_ATTEND_SCORES, ATTNC_KERNEL_ATTEND_DECODE}) {
+        EXPECT_EQ(kernel_config(config, kernel), "hd64_vhd64_softcap_alibi") << kernel_name(kernel);
+    }
+    EXPECT_EQ(kernel_config(config, ATTNC_KERNEL_ROTATE_HEADS), "hd64_vhd64_pairs");
+    EXPECT_EQ(kernel_config(config, ATTNC_KERNEL_ATTEND), "hd64_vhd64");  // of all calls that need no step
+    const KernelConfig parsed = parse_kernel_config("hd64_vhd64_softcap_alibi");
+    EXPECT_TRUE(parsed.softcap && parsed.alibi && !parsed.rotary_pairs);
+    EXPECT_TRUE(parse_kernel_config("hd64_vhd64_pairs").rotary_pairs);
+}
+
 TEST(KernelConfig, RefusesWithOneLine) {
-    for (const std::string text :
-         {"", "hd64", "hd64_vhd60", "vhd64_hd64", "hd0_vhd64", "hd64_vhd528", "hd64_vhd64_"}) {
+    for (const std::string text : {"", "hd64", "hd64_vhd60", "vhd64_hd64", "hd0_vhd64", "hd64_vhd528",
+                                   "hd64_vhd64_", "hd64_vhd64_alibi_alibi", "hd64_vhd64_rope"}) {
         EXPECT_EQ(error_of([&] { parse_kernel_config(text); }),
                   "kernel configuration '" + text +
-                      "' is not of the form hd64_vhd64 with multiples of 16 up to 512");
+                      "' is not of the form hd64_vhd64[_softcap][_alibi][_pairs] with multiples of 16 up to "
+                      "512");
     }
 }
 
