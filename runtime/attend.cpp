@@ -18,8 +18,8 @@ HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t p
     return {wave.at<float>(offset) + (plane * plane_rows + row) * width, width};
 }
 
-HeadRows at_caller(const TokenView& view, int64_t item, int64_t head, int64_t row) {
-    return {view.data + item * view.batch_stride + head * view.head_stride + row * view.row_stride,
+HeadRows at_caller(const TokenView& view, int64_t origin, int64_t head, int64_t row) {
+    return {view.data + origin * view.batch_stride + head * view.head_stride + row * view.row_stride,
             view.row_stride};
 }
 
@@ -38,7 +38,7 @@ ContextRows context_rows(const Wave& wave, const QueryRange& range) {
             stride};
     }
     const OutView& out = wave.request.out;
-    return {out.data + range.item->number * out.batch_stride + range.head * out.head_stride +
+    return {out.data + range.item->q_origin * out.batch_stride + range.head * out.head_stride +
                 range.row * out.row_stride,
             out.row_stride};
 }
@@ -275,8 +275,8 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     return write_all_probs(wave, worker, range, stats);
 }
 
-void zero_rows(const OutView& out, int64_t item, int64_t head, int64_t row, int64_t end, int64_t features) {
-    float* to = out.data + item * out.batch_stride + head * out.head_stride;
+void zero_rows(const OutView& out, int64_t origin, int64_t head, int64_t row, int64_t end, int64_t features) {
+    float* to = out.data + origin * out.batch_stride + head * out.head_stride;
     for (; row < end; ++row)
         memset(to + row * out.row_stride, 0, static_cast<size_t>(features) * sizeof(float));
 }
@@ -286,11 +286,12 @@ bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const
     const Request& r = wave.request;
     const attnc_config& c = wave.layer.config;
     const int64_t row = item.q_length, end = r.seq_q, columns = r.seq_kv + wave.layer.appended;
-    if (wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.number, 0, row, end, c.d_model);
+    const int64_t out_end = query_rows_of(r, item.number);
+    if (wave.layer.has(ATTNC_CONFIG_OUT_PROJ)) zero_rows(r.out, item.q_origin, 0, row, out_end, c.d_model);
     if (r.wants_averaged) zero_rows(r.probs_averaged, item.number, 0, row, end, columns);
     for (int64_t head = 0; head < c.num_heads; ++head) {
         if (!wave.layer.has(ATTNC_CONFIG_OUT_PROJ))
-            zero_rows(r.out, item.number, head, row, end, c.v_head_dim);
+            zero_rows(r.out, item.q_origin, head, row, out_end, c.v_head_dim);
         if (r.wants_probs) zero_rows(r.probs, item.number, head, row, end, columns);
         if (!r.wants_lse) continue;
         float* lse = r.lse.data + item.number * r.lse.batch_stride + head * r.lse.head_stride;
@@ -323,19 +324,20 @@ KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key) {
 }
 
 HeadRows query_rows(const Wave& wave, const QueryRange& range) {
-    if (!wave.plan.copies_q) return at_caller(wave.request.query, range.item->number, range.head, range.row);
+    if (!wave.plan.copies_q)
+        return at_caller(wave.request.query, range.item->q_origin, range.head, range.row);
     return in_workspace(wave, wave.plan.q, range.head, wave.plan.rows_q, range.item->q_row + range.row,
                         wave.layer.qk_width);
 }
 
 HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
-    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.number, kv_head, key);
+    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.kv_origin, kv_head, key);
     const int64_t row = item.kv_row + key - item.kv_first;
     return in_workspace(wave, wave.plan.k, kv_head, wave.plan.rows_kv, row, wave.layer.qk_width);
 }
 
 HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
-    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.number, kv_head, key);
+    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.kv_origin, kv_head, key);
     const int64_t row = item.kv_row + key - item.kv_first;
     return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, row, wave.layer.v_width);
 }
@@ -351,7 +353,9 @@ WorkList attend_work(const Wave& wave) {
 }
 
 WorkList empty_tails_work(const Wave& wave) {
-    return {wave.request.query_lengths.present ? wave.item_count : 0, run_empty_tail, nullptr};
+    const Request& r = wave.request;
+    const bool any = r.query_lengths.present || r.query_starts.present;
+    return {any ? wave.item_count : 0, run_empty_tail, nullptr};
 }
 
 }  // namespace attnc

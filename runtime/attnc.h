@@ -100,6 +100,13 @@ attnc_tensor attnc_tensor_3d(attnc_dtype dtype, const void* data, int64_t e0, in
 attnc_tensor attnc_tensor_4d(attnc_dtype dtype, const void* data, int64_t e0, int64_t e1, int64_t e2,
                              int64_t e3);
 
+/* Views of the same memory with two dimensions exchanged (sequence-first tokens [seq, batch, features] as
+ * [batch, seq, features]; [batch, seq, heads, head_dim] as [batch, heads, seq, head_dim]), and with one dimension left out
+ * at an index (of [batch, seq, 3, heads, head_dim] the queries, keys or values). A dimension or an index that the tensor
+ * does not have gives rank -1, which every call refuses. */
+attnc_tensor attnc_tensor_transpose(attnc_tensor tensor, int dimension, int other);
+attnc_tensor attnc_tensor_select(attnc_tensor tensor, int dimension, int64_t index);
+
 /* A generated library; its header has a function that returns it. */
 typedef struct attnc_library attnc_library;
 
@@ -258,6 +265,13 @@ typedef struct attnc_inputs {
      * block attend the keys of a block. Blocks that no query attends are not computed. */
     attnc_tensor block_keep_mask;
     int64_t block_q, block_kv; /* multiples of 16; with block_keep_mask only */
+    /* Packed batches: sequences of different lengths one after another, without padding. Item b owns rows cu_seqlens[b] to
+     * cu_seqlens[b + 1] of the tokens, which have no batch dimension: [rows, features], or split into heads
+     * [heads, rows, features of a head]; so has out. Everything else is as for a padded batch whose seq_q and seq_kv are
+     * the longest sequences. Lengths leave the end of an item's rows out. Rows of no item are neither read nor written. */
+    attnc_tensor
+        query_cu_seqlens; /* I32 or I64 [batch + 1], never falling; read by attnc_layer_workspace too */
+    attnc_tensor key_cu_seqlens; /* the same; with a key of its own only */
     /* Positions for a library with rotary. Row t of an item has position position_offsets[item] + t (0 where not
      * given), unless its position is given. */
     attnc_tensor position_offsets; /* I32 or I64 [batch] */

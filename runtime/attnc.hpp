@@ -146,10 +146,23 @@ public:
         return view;
     }
 
+    // The same memory with two dimensions exchanged: [seq, batch, ...] as [batch, seq, ...].
+    View transposed(int dimension, int other) const {
+        return View(attnc_tensor_transpose(c_, dimension, other), "transposed");
+    }
+    // Without one dimension, at an index: of [batch, seq, 3, heads, head_dim] the queries, keys or values.
+    View selected(int dimension, int64_t index) const {
+        return View(attnc_tensor_select(c_, dimension, index), "selected");
+    }
+
     const attnc_tensor& c() const { return c_; }
     bool given() const { return c_.rank != 0; }
 
 private:
+    View(const attnc_tensor& c, const char* what) : c_(c) {
+        if (c.rank < 0)
+            throw Error(ATTNC_BAD_RANK, std::string("a view has no such dimension or index to be ") + what);
+    }
     attnc_tensor c_{};
 };
 
@@ -255,6 +268,7 @@ struct Inputs {
     Lengths key_lengths, query_lengths;
     Causal causal = Causal::kNotGiven;
     Lengths causal_offsets;
+    Lengths query_cu_seqlens, key_cu_seqlens;  // [batch + 1]: packed tokens
 
     attnc_inputs c() const {
         attnc_inputs in = ATTNC_INPUTS_INIT;
@@ -265,6 +279,7 @@ struct Inputs {
         in.key_lengths = key_lengths.c(), in.query_lengths = query_lengths.c();
         in.causal = static_cast<attnc_causal>(causal);
         in.causal_offsets = causal_offsets.c();
+        in.query_cu_seqlens = query_cu_seqlens.c(), in.key_cu_seqlens = key_cu_seqlens.c();
         return in;
     }
 };

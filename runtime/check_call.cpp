@@ -1,111 +1,7 @@
 // Checks of forward's arguments, and the Request that comes of them.
-#include "runtime/check.h"
-#include "runtime/request.h"
+#include "runtime/call_checker.h"
 
 namespace attnc {
-namespace {
-
-constexpr int64_t kMaxSpan = INT32_MAX;  // bytes
-
-// What query, key or value must look like: merged [batch, seq, merged], split [batch, heads, seq, features].
-struct TokenRule {
-    const char* name;
-    Dim merged, heads, features;
-    bool may_be_split;
-};
-
-struct Checker {
-    attnc_error* error;
-    const attnc_layer& layer;
-    const attnc_inputs& in;
-    const attnc_outputs& out;
-    bool needs_data;
-    Request& r;
-
-    attnc_status tokens();
-    attnc_status token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
-                              int64_t* seq);
-    attnc_status stand_in(const char* name, const char* by, int64_t got, int64_t wanted);
-    attnc_status masks();
-    attnc_status mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view);
-    attnc_status key_form(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view);
-    attnc_status item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers);
-    attnc_status lengths(const char* name, const attnc_tensor& t, int64_t most, ItemNumbers* numbers);
-    attnc_status diagonal();
-    attnc_status outputs();
-    attnc_status out_tensor();
-    attnc_status probs();
-};
-
-attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view,
-                                   int64_t* batch, int64_t* seq) {
-    const TensorRule tensor = {rule.name, ATTNC_F32, ATTNC_F32, false, false, needs_data};
-    const Dim items = {"batch", *batch}, rows = {"seq", *seq};
-    if (rule.may_be_split) {
-        ATTNC_TRY(check_rank(error, rule.name, t, {items, rows, rule.merged},
-                             {items, rule.heads, rows, rule.features}));
-    }
-    const bool split = rule.may_be_split && t.rank == 4;
-    if (split) {
-        ATTNC_TRY(check_tensor(error, tensor, t, {items, rule.heads, rows, rule.features}));
-        *view = {static_cast<const float*>(t.data), t.stride[0], t.stride[1], t.stride[2]};
-    } else {
-        ATTNC_TRY(check_tensor(error, tensor, t, {items, rows, rule.merged}));
-        *view = {static_cast<const float*>(t.data), t.stride[0], rule.may_be_split ? rule.features.extent : 0,
-                 t.stride[1]};
-    }
-    *batch = t.extent[0];
-    *seq = t.extent[split ? 2 : 1];
-    return ATTNC_OK;
-}
-
-attnc_status Checker::stand_in(const char* name, const char* by, int64_t got, int64_t wanted) {
-    if (got == wanted) return ATTNC_OK;
-    return fail(
-        error, ATTNC_MISSING_TENSOR,
-        {name, " is missing, and ", by, " cannot stand for it: it has ", got, " features, wanted ", wanted});
-}
-
-attnc_status Checker::tokens() {
-    const attnc_config& c = layer.config;
-    const bool may_be_split = !layer.has(ATTNC_CONFIG_IN_PROJ);
-    const Dim heads = {"num_heads", c.num_heads}, kv_heads = {"num_kv_heads", c.num_kv_heads};
-    const Dim qk_features = {"head_dim", c.head_dim}, v_features = {"v_head_dim", c.v_head_dim};
-    Dim q_merged = {"d_model", c.d_model}, k_merged = {"k_dim", c.k_dim}, v_merged = {"v_dim", c.v_dim};
-    if (may_be_split) {
-        q_merged = {"num_heads * head_dim", c.num_heads * c.head_dim};
-        k_merged = {"num_kv_heads * head_dim", c.num_kv_heads * c.head_dim};
-        v_merged = {"num_kv_heads * v_head_dim", c.num_kv_heads * c.v_head_dim};
-    }
-    if (!given(in.query)) return fail(error, ATTNC_MISSING_TENSOR, {"query is missing"});
-    r.batch = kAny, r.seq_q = kAny, r.seq_kv = kAny;
-    ATTNC_TRY(token_tensor({"query", q_merged, heads, qk_features, may_be_split}, in.query, &r.query,
-                           &r.batch, &r.seq_q));
-    if (given(in.key)) {
-        ATTNC_TRY(token_tensor({"key", k_merged, kv_heads, qk_features, may_be_split}, in.key, &r.key,
-                               &r.batch, &r.seq_kv));
-    } else {
-        if (given(in.value))
-            return fail(error, ATTNC_UNEXPECTED_TENSOR, {"value is given, but key is missing"});
-        ATTNC_TRY(stand_in("key", "query", q_merged.extent, k_merged.extent));
-        r.key = r.query;
-        r.seq_kv = r.seq_q;
-    }
-    if (given(in.value)) {
-        ATTNC_TRY(token_tensor({"value", v_merged, kv_heads, v_features, may_be_split}, in.value, &r.value,
-                               &r.batch, &r.seq_kv));
-    } else {
-        ATTNC_TRY(stand_in("value", given(in.key) ? "key" : "query", k_merged.extent, v_merged.extent));
-        r.value = r.key;
-    }
-    if (r.seq_q > layer.max_rows) {
-        return fail(error, ATTNC_TOO_LARGE, {"seq_q is ", r.seq_q, ", at most ", layer.max_rows});
-    }
-    if (r.seq_kv > layer.max_rows) {
-        return fail(error, ATTNC_TOO_LARGE, {"seq_kv is ", r.seq_kv, ", at most ", layer.max_rows});
-    }
-    return ATTNC_OK;
-}
 
 attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view) {
     if (!given(t)) return ATTNC_OK;
@@ -122,6 +18,7 @@ attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype 
     const auto stride = [&](int i) { return t.extent[i] == 1 ? 0 : t.stride[i]; };
     *view = {t.data, stride(0), stride(1), stride(2), stride(3), true, stride(1) == 0 && stride(2) == 0};
     // One block of keys of one query is the least that a kernel takes.
+    constexpr int64_t kMaxSpan = INT32_MAX;  // bytes
     const int64_t keys = r.seq_kv < layer.layout.tile_kv ? r.seq_kv : layer.layout.tile_kv;
     const int64_t most = keys > 0 ? kMaxSpan / (keys * dtype_bytes(dtype)) : INT64_MAX;
     if (view->key_stride > most) {
@@ -159,12 +56,13 @@ attnc_status Checker::item_numbers(const char* name, const attnc_tensor& t, Item
     return ATTNC_OK;
 }
 
-attnc_status Checker::lengths(const char* name, const attnc_tensor& t, int64_t most, ItemNumbers* numbers) {
+attnc_status Checker::lengths(const char* name, const attnc_tensor& t,
+                              int64_t (*rows_of)(const Request&, int64_t), ItemNumbers* numbers) {
     if (!given(t)) return ATTNC_OK;
     ATTNC_TRY(item_numbers(name, t, numbers));
     if (t.data == nullptr) return ATTNC_OK;
     for (int64_t b = 0; b < r.batch; ++b) {
-        const int64_t length = numbers->at(b);
+        const int64_t length = numbers->at(b), most = rows_of(r, b);
         if (length < 0 || length > most) {
             return fail(error, ATTNC_BAD_VALUE, {name, "[", b, "] is ", length, ", wanted 0 to ", most});
         }
@@ -197,6 +95,7 @@ attnc_status Checker::out_tensor() {
     const TensorRule rule = {"out", ATTNC_F32, ATTNC_F32, false, true, needs_data};
     if (!given(t)) return fail(error, ATTNC_MISSING_TENSOR, {"out is missing"});
     auto* data = static_cast<float*>(t.data);
+    if (r.query_starts.present) return packed_out(rule, t);
     const Dim batch = {"batch", r.batch}, seq = {"seq_q", r.seq_q};
     if (layer.has(ATTNC_CONFIG_OUT_PROJ)) {
         ATTNC_TRY(check_tensor(error, rule, t, {batch, seq, {"d_model", c.d_model}}));
@@ -258,6 +157,8 @@ attnc_status Checker::outputs() {
     return ATTNC_OK;
 }
 
+namespace {
+
 attnc_status check_struct(attnc_error* error, const char* name, const char* type, const size_t* struct_size,
                           size_t wanted) {
     if (struct_size == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {name, " is null"});
@@ -297,9 +198,9 @@ attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attn
     Checker checker = {error, layer, *inputs, *outputs, need == DataNeed::kAll, *request};
     ATTNC_TRY(checker.tokens());
     ATTNC_TRY(checker.masks());
-    ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, request->seq_kv, &request->key_lengths));
+    ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, key_rows_of, &request->key_lengths));
     ATTNC_TRY(
-        checker.lengths("query_lengths", inputs->query_lengths, request->seq_q, &request->query_lengths));
+        checker.lengths("query_lengths", inputs->query_lengths, query_rows_of, &request->query_lengths));
     ATTNC_TRY(checker.diagonal());
     ATTNC_TRY(checker.outputs());
     return check_executor(error, run, *request);

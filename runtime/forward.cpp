@@ -51,20 +51,22 @@ void set_interval(const attnc_layer& layer, const Request& r, Item& item) {
     }
 }
 
-// Items first .. of the batch; only valid rows get a place in the workspace.
+// Items first .. of the batch, as many as the workspace holds; only valid rows get a place there.
 void begin_wave(Wave& wave, int64_t first) {
     const Request& r = wave.request;
     const bool needs_all_keys = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
     const int64_t left = r.batch - first, tile = wave.layer.layout.tile_kv;
-    wave.item_count = left < wave.plan.wave_items ? left : wave.plan.wave_items;
-    wave.q_rows = wave.kv_rows = 0;
-    for (int64_t i = 0; i < wave.item_count; ++i) {
+    const int64_t most = left < wave.plan.wave_items ? left : wave.plan.wave_items;
+    wave.item_count = wave.q_rows = wave.kv_rows = 0;
+    for (int64_t i = 0; i < most; ++i) {
         Item& item = wave.items[i];
         item.number = first + i;
-        item.q_length =
-            static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number) : r.seq_q);
-        item.kv_length =
-            static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number) : r.seq_kv);
+        item.q_origin = r.query_starts.present ? r.query_starts.at(item.number) : item.number;
+        item.kv_origin = r.key_starts.present ? r.key_starts.at(item.number) : item.number;
+        item.q_length = static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number)
+                                                                     : query_rows_of(r, item.number));
+        item.kv_length = static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number)
+                                                                    : key_rows_of(r, item.number));
         set_interval(wave.layer, r, item);
         const KeyInterval seen = visible_keys({&item, 0, 0, item.q_length});
         item.kv_first = item.kv_end = 0;
@@ -72,6 +74,10 @@ void begin_wave(Wave& wave, int64_t first) {
             item.kv_first = needs_all_keys ? 0 : static_cast<int32_t>(seen.first / tile * tile);
             item.kv_end = needs_all_keys ? item.kv_length : static_cast<int32_t>(seen.end);
         }
+        if (wave.q_rows + item.q_length > wave.plan.rows_q ||
+            wave.kv_rows + item.kv_used() > wave.plan.rows_kv)
+            return;
+        ++wave.item_count;
         item.q_row = wave.q_rows;
         item.kv_row = wave.kv_rows;
         wave.q_rows += item.q_length;
@@ -186,7 +192,7 @@ extern "C" attnc_status attnc_layer_forward(const attnc_layer* layer, const attn
               .masks = use_masks(request),
               .workspace = workspace,
               .items = reinterpret_cast<Item*>(workspace + plan.items)};
-    for (int64_t first = 0; first < request.batch; first += plan.wave_items) {
+    for (int64_t first = 0; first < request.batch; first += wave.item_count) {
         begin_wave(wave, first);
         ATTNC_TRY(run_wave(error, wave));
     }

@@ -14,6 +14,9 @@ struct Item {
     // Query i sees keys i + first_key <= j < i + last_key; kNoFirstKey and kNoLastKey: all on that side.
     int32_t first_key, last_key;
     int64_t number;  // in the batch
+    // Where the item begins in the caller's tokens, in strides from item to item: its number, or in packed tokens its
+    // first row.
+    int64_t q_origin, kv_origin;
 
     int64_t kv_used() const { return int64_t{kv_end} - kv_first; }
 };

@@ -38,7 +38,9 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
                          span_of("key_bias", inputs.key_bias),
                          span_of("key_lengths", inputs.key_lengths),
                          span_of("query_lengths", inputs.query_lengths),
-                         span_of("causal_offsets", inputs.causal_offsets)};
+                         span_of("causal_offsets", inputs.causal_offsets),
+                         span_of("query_cu_seqlens", inputs.query_cu_seqlens),
+                         span_of("key_cu_seqlens", inputs.key_cu_seqlens)};
     for (const Span& out : written) {
         if (out.begin == out.end) continue;
         for (const Span& in : read) {

@@ -125,6 +125,11 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     plan->wave_items = least(r.batch, most(wave_rows(layer) / longest, 1));
     plan->rows_q = plan->wave_items * r.seq_q;
     plan->rows_kv = plan->wave_items * r.seq_kv;
+    if (r.query_starts.present) {  // as many items as there is room for, since their lengths differ
+        plan->wave_items = least(r.batch, wave_rows(layer));
+        plan->rows_q = least(r.total_q, most(wave_rows(layer), r.seq_q));
+        plan->rows_kv = least(r.total_kv, most(wave_rows(layer), r.seq_kv));
+    }
     plan->concurrency = r.concurrency;
     const bool in_proj = layer.has(ATTNC_CONFIG_IN_PROJ);
     const int64_t keys = least(layer.layout.tile_kv, r.seq_kv), tile = layer.layout.tile_q;

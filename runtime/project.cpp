@@ -96,12 +96,12 @@ Part part_of(const Projection& p, int64_t index) {
     return part;
 }
 
-const float* caller_row(const Projection& p, const Wave& wave, const Stretch& s) {
-    return p.from.data + wave.items[s.item].number * p.from.batch_stride + s.item_row * p.from.row_stride;
+const float* caller_row(const Projection& p, const Stretch& s) {
+    return p.from.data + p.rows.origin(s.item) * p.from.batch_stride + s.item_row * p.from.row_stride;
 }
 
-float* caller_row_out(const Projection& p, const Wave& wave, const Stretch& s) {
-    return p.to.data + wave.items[s.item].number * p.to.batch_stride + s.item_row * p.to.row_stride;
+float* caller_row_out(const Projection& p, const Stretch& s) {
+    return p.to.data + p.rows.origin(s.item) * p.to.batch_stride + s.item_row * p.to.row_stride;
 }
 
 bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s,
@@ -112,7 +112,7 @@ bool project_heads(const Wave& wave, const Projection& p, const Part& part, cons
     const int64_t panels = part.panels * part.groups;
     float* to = p.to.data + part.first_group * h.heads_per_panel * p.to.head_stride + s.row * h.width +
                 part.first_panel * w.panel;
-    Buffer<2> x(caller_row(p, wave, s), kFloat32, {{w.inner, 1}, {s.count, p.from.row_stride}});
+    Buffer<2> x(caller_row(p, s), kFloat32, {{w.inner, 1}, {s.count, p.from.row_stride}});
     Buffer<3> weights(w.panels + first * w.inner * w.panel, kFloat32,
                       {{w.panel, 1}, {w.inner, w.panel}, {panels, w.inner * w.panel}});
     Buffer<2> bias(w.bias + first * w.panel, kFloat32, {{w.panel, 1}, {panels, w.panel}});
@@ -139,8 +139,7 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
     Buffer<3> weights(w.panels + part.first_panel * w.inner * w.panel, kFloat32,
                       {{w.panel, 1}, {w.inner, w.panel}, {part.panels, w.inner * w.panel}});
     Buffer<2> bias(w.bias + first_column, kFloat32, {{w.panel, 1}, {part.panels, w.panel}});
-    Buffer<2> out(caller_row_out(p, wave, s) + first_column, kFloat32,
-                  {{columns, 1}, {s.count, p.to.row_stride}});
+    Buffer<2> out(caller_row_out(p, s) + first_column, kFloat32, {{columns, 1}, {s.count, p.to.row_stride}});
     KernelCall call;
     call.set(ATTNC_ARGUMENT_INPUT, x);
     call.set(ATTNC_ARGUMENT_WEIGHTS, weights);
@@ -151,8 +150,8 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
 
 // One head at a time, so that no stride between heads is too large for a kernel.
 bool copy_heads(const Wave& wave, const Projection& p, int64_t head, const Stretch& s, Worker& worker) {
-    const float* from = p.heads_out ? caller_row(p, wave, s) : p.from.data + s.row * p.from.row_stride;
-    float* to = p.heads_out ? p.to.data + s.row * p.to.row_stride : caller_row_out(p, wave, s);
+    const float* from = p.heads_out ? caller_row(p, s) : p.from.data + s.row * p.from.row_stride;
+    float* to = p.heads_out ? p.to.data + s.row * p.to.row_stride : caller_row_out(p, s);
     const int64_t width = p.heads.width;
     Buffer<3> x(from + head * p.from.head_stride, kFloat32,
                 {{p.heads_out ? p.features : width, 1}, {s.count, p.from.row_stride}, {1, 0}});

@@ -8,8 +8,9 @@
 
 namespace attnc {
 
-// Tokens or their heads: element (item, head, row, feature) is at item * batch_stride + head * head_stride +
-// row * row_stride + feature. head_stride is 0 where tokens are not split into heads.
+// Tokens or their heads: element (item, head, row, feature) is at origin * batch_stride + head * head_stride +
+// row * row_stride + feature, with the item's origin of queries or keys. head_stride is 0 where tokens are not split
+// into heads. In packed tokens batch_stride is row_stride.
 struct TokenView {
     const float* data;
     int64_t batch_stride, head_stride, row_stride;
@@ -37,12 +38,15 @@ struct ItemNumbers {
 };
 
 struct Request {
-    int64_t batch, seq_q, seq_kv;
+    int64_t batch, seq_q, seq_kv;  // packed tokens: the longest of the batch
     TokenView query, key, value;
     MaskView keep_mask, drop_mask, bias;              // rank 4
     MaskView key_keep_mask, key_drop_mask, key_bias;  // [batch, seq_kv]
     ItemNumbers key_lengths, query_lengths, causal_offsets;
-    attnc_causal causal;  // never NOT_GIVEN
+    ItemNumbers query_starts,
+        key_starts;             // packed tokens: first rows of the items, and the end of the last one
+    int64_t total_q, total_kv;  // rows of packed tokens
+    attnc_causal causal;        // never NOT_GIVEN
     OutView out;
     OutView probs, probs_averaged;  // row_stride steps over queries; data null where not asked for
     OutView lse;
@@ -50,6 +54,14 @@ struct Request {
     const attnc_executor* executor;  // null: the calling thread
     int64_t concurrency;
 };
+
+// Rows of an item before its length is looked at.
+inline int64_t query_rows_of(const Request& r, int64_t item) {
+    return r.query_starts.present ? r.query_starts.at(item + 1) - r.query_starts.at(item) : r.seq_q;
+}
+inline int64_t key_rows_of(const Request& r, int64_t item) {
+    return r.key_starts.present ? r.key_starts.at(item + 1) - r.key_starts.at(item) : r.seq_kv;
+}
 
 enum class DataNeed { kSizesOnly, kAll };
 

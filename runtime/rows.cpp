@@ -10,8 +10,10 @@ constexpr int64_t kRowMultiple = 24;
 // Whether the next item's rows follow this item's without a gap in the caller's tensor.
 bool joins_next(const Rows& rows, int64_t item) {
     const int64_t end = rows.skipped(item) + rows.length(item);
-    const bool next_is_whole = item + 1 >= rows.item_count || rows.skipped(item + 1) == 0;
-    return next_is_whole && end * rows.row_stride == rows.batch_stride;
+    const bool is_last = item + 1 >= rows.item_count;
+    const bool next_is_whole = is_last || rows.skipped(item + 1) == 0;
+    const int64_t step = is_last ? 1 : rows.origin(item + 1) - rows.origin(item);
+    return next_is_whole && end * rows.row_stride == step * rows.batch_stride;
 }
 
 // The last item that begins at or before `row` and is not empty; `row` is valid.

@@ -19,6 +19,7 @@ struct Rows {
 
     int64_t first(int64_t i) const { return keys ? items[i].kv_row : items[i].q_row; }
     int64_t length(int64_t i) const { return keys ? items[i].kv_used() : items[i].q_length; }
+    int64_t origin(int64_t i) const { return keys ? items[i].kv_origin : items[i].q_origin; }
     // Rows of the item that come before its first one here.
     int64_t skipped(int64_t i) const { return keys ? items[i].kv_first : 0; }
 };
