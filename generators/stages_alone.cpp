@@ -1,7 +1,8 @@
-// projection, attention: the stages alone on whole tensors, as plainly as their equations, for reading their
-// code and for comparing against. Not part of a library.
+// projection, attention, scaled_tanh: the stages alone on whole tensors, as plainly as their equations, for reading
+// their code and for comparing against. Not part of a library.
 #include "generators/library_generator.h"
 #include "stages/projection.h"
+#include "stages/tanh.h"
 
 namespace attnc {
 namespace {
@@ -62,8 +63,23 @@ public:
     }
 };
 
+// y = scale tanh(x / scale), element by element.
+class ScaledTanhAlone : public LibraryGenerator<ScaledTanhAlone> {
+public:
+    Input<Buffer<float, 1>> x{"x"};
+    Input<float> scale{"scale"};
+    Output<Buffer<float, 1>> y{"y"};
+
+    void generate() {
+        const Var n("n");
+        y(n) = scaled_tanh(x(n), scale);
+        y.vectorize(n, natural_vector_size<float>());
+    }
+};
+
 }  // namespace
 }  // namespace attnc
 
 HALIDE_REGISTER_GENERATOR(attnc::ProjectionAlone, projection)
 HALIDE_REGISTER_GENERATOR(attnc::AttentionAlone, attention)
+HALIDE_REGISTER_GENERATOR(attnc::ScaledTanhAlone, scaled_tanh)

@@ -14,7 +14,7 @@ namespace attnc::test {
 namespace {
 
 std::vector<std::string> generators() {
-    std::vector<std::string> names = {"projection", "attention"};
+    std::vector<std::string> names = {"projection", "attention", "scaled_tanh"};
     for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) names.emplace_back(kernel_name(kernel));
     return names;
 }

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "attention_alone.h"
 #include "projection_alone.h"
+#include "scaled_tanh_alone.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -88,6 +91,41 @@ TEST(AttentionAlone, AgreesWithFloat64) {
             }
         }
     }
+}
+
+// One float in 509 from 2^-13 scale to 20 scale, of both signs: 6 roundings, where docs/numerics.md counts 10.
+TEST(ScaledTanhAlone, HasASmallRelativeErrorNearZeroToo) {
+    for (const float scale : {1.0F, 0.3F, 30.0F, 50.0F}) {
+        std::vector<float> x;
+        for (uint32_t bits = std::bit_cast<uint32_t>(std::ldexp(scale, -13));
+             bits < std::bit_cast<uint32_t>(20 * scale); bits += 509) {
+            x.push_back(std::bit_cast<float>(bits) * (bits % 2 == 0 ? 1.0F : -1.0F));
+        }
+        std::vector<float> y(x.size());
+        View<float, 1> x_view(x.data(), static_cast<int>(x.size())),
+            y_view(y.data(), static_cast<int>(y.size()));
+        ASSERT_EQ(scaled_tanh_alone(x_view, scale, y_view), 0);
+        double worst = 0;
+        for (size_t n = 0; n < x.size(); ++n) {
+            const double want = double{scale} * std::tanh(double{x[n]} / double{scale});
+            worst = std::max(worst, std::fabs(double{y[n]} - want) / std::fabs(want));
+        }
+        EXPECT_LE(worst, 6 * kUnitRoundoff) << "scale " << scale;
+    }
+}
+
+TEST(ScaledTanhAlone, KeepsNanAndTheEnds) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    std::vector<float> x = {
+        std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, 3e38F, -3e38F, 0, 1e-30F};
+    x.resize(16);
+    std::vector<float> y(16);
+    View<float, 1> x_view(x.data(), 16), y_view(y.data(), 16);
+    ASSERT_EQ(scaled_tanh_alone(x_view, 30.0F, y_view), 0);
+    EXPECT_TRUE(std::isnan(y[0]));
+    y.erase(y.begin());
+    y.resize(6);
+    EXPECT_EQ(y, (std::vector<float>{30, -30, 30, -30, 0, 1e-30F}));
 }
 
 }  // namespace
