@@ -157,14 +157,8 @@ Reference reference_of(const VerifyCall& call) {
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
                     const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
                     const Reference& sizes) {
-    attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
+    attnc_layer_options options = layer_options_of(layer_options);
     options.target = target.c_str();
-    options.empty_rows = layer_options.empty_rows;
-    options.qk_scale = static_cast<float>(layer_options.qk_scale);
-    options.window = static_cast<attnc_window>((layer_options.window_left ? ATTNC_WINDOW_LEFT : 0) |
-                                               (layer_options.window_right ? ATTNC_WINDOW_RIGHT : 0));
-    options.window_left = layer_options.window_left.value_or(0);
-    options.window_right = layer_options.window_right.value_or(0);
     attnc_error error;
     LayerHolder holder;
     check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error,

@@ -81,19 +81,20 @@ Comparison compare(std::span<const double> got, const Expected& want) {
 
 std::string LayerComparison::text() const {
     std::string all;
-    for (const auto& [name, part] :
-         {std::pair("out", &out), std::pair("context", &context), std::pair("probs", &probs),
-          std::pair("probs_averaged", &probs_averaged), std::pair("lse", &lse)}) {
+    for (const auto& [name, part] : {std::pair("out", &out), std::pair("context", &context),
+                                     std::pair("probs", &probs), std::pair("probs_averaged", &probs_averaged),
+                                     std::pair("lse", &lse), std::pair("scores", &scores)}) {
         if (!part->ok()) all += std::string(all.empty() ? "" : "\n") + name + ": " + part->text();
     }
     return all;
 }
 
 RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv) {
-    const int64_t appended = (config.bias_kv ? 1 : 0) + (config.zero_attn ? 1 : 0);
+    const int64_t appended = want.appended;
     const int64_t seq_kv = want.keys - appended;
     AttentionTerms terms;
     terms.head_dim = config.head_dim;
+    terms.score_steps = want.score_steps;
     terms.keys = std::max(std::min(seq_kv, tile_kv), appended);
     terms.blocks = std::max<int64_t>(
         1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0) + (config.sink ? 1 : 0));
@@ -131,6 +132,13 @@ LayerComparison compare_layer(const Config& config, const Reference& got, const 
             }
             const auto heads = static_cast<double>(want.num_heads);
             return sum / heads + kSecondOrder * kUnitRoundoff * (heads + 1);
+        });
+    }
+    if (!got.scores.empty()) {
+        result.scores = compare(got.scores, want.scores, [&](int64_t n) {
+            const auto at = static_cast<size_t>(n);
+            return score_error_bound(config.head_dim, want.score_steps, want.scores_size[at],
+                                     want.scores_error[at]);
         });
     }
     if (!got.out.empty()) {

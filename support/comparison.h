@@ -38,8 +38,10 @@ RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_k
 // A float32 result against the float64 one under the bounds of tolerance.h. `tile_kv` is the library's block
 // of keys. Only what `got` holds is compared: empty vectors are skipped.
 struct LayerComparison {
-    Comparison out, context, probs, probs_averaged, lse;
-    bool ok() const { return out.ok() && context.ok() && probs.ok() && probs_averaged.ok() && lse.ok(); }
+    Comparison out, context, probs, probs_averaged, lse, scores;
+    bool ok() const {
+        return out.ok() && context.ok() && probs.ok() && probs_averaged.ok() && lse.ok() && scores.ok();
+    }
     std::string text() const;  // of the parts that are outside
 };
 LayerComparison compare_layer(const Config& config, const Reference& got, const Reference& want,

@@ -11,7 +11,10 @@ constexpr double u = kUnitRoundoff;
 constexpr double kLn2 = 0.693147180559945309417;
 
 // Roundings in units of u; their places are in docs/numerics.md.
-constexpr double kScoreRoundings = 4;      // beside the chain over head_dim: scale (2), two biases (2)
+constexpr double kScoreRoundings = 4;  // beside the chain over head_dim: scale (2), two biases (2)
+constexpr int64_t kSoftcapRoundings =
+    16;  // times 1 / softcap (2), tanh (12), times softcap (1), the cap itself (1)
+constexpr int64_t kAlibiRoundings = 2;     // slope * distance, the difference
 constexpr double kShiftRoundings = 6;      // of score - maximum (at most 2 scores): itself, times log2(e) (2)
 constexpr double kExp2Error = 5;           // polynomial and its evaluation
 constexpr double kNormaliseRoundings = 3;  // 1 / sum, the product with it, weights that underflow
@@ -21,7 +24,9 @@ double count(int64_t n) { return static_cast<double>(n); }
 
 // Relative error of exp(score - maximum) in units of u.
 double weight_error(const AttentionTerms& terms) {
-    return (count(terms.head_dim) + kScoreRoundings + kShiftRoundings) * terms.scores + kExp2Error;
+    const double roundings =
+        count(terms.head_dim) + count(terms.score_steps) + kScoreRoundings + kShiftRoundings;
+    return roundings * terms.scores + kExp2Error;
 }
 
 // Relative error that joining blocks adds to a sum of weights, and to the share of a block, in units of u.
@@ -35,6 +40,10 @@ double sum_error(const AttentionTerms& terms) {
 }
 
 }  // namespace
+
+int64_t score_steps(bool softcap, bool alibi) {
+    return (softcap ? kSoftcapRoundings : 0) + (alibi ? kAlibiRoundings : 0);
+}
 
 double attention_error_bound(const AttentionTerms& terms) {
     const double relative =
@@ -59,9 +68,14 @@ double averaged_probs_error_bound(const AttentionTerms& terms, int64_t num_heads
     return probs_error_bound(terms) + kSecondOrder * u * (count(num_heads) + 1);
 }
 
+double score_error_bound(int64_t head_dim, int64_t score_steps, double magnitude, double score_error) {
+    const double roundings = count(head_dim) + count(score_steps) + kScoreRoundings;
+    return kSecondOrder * (u * roundings * magnitude + score_error) + kSmallestNormal * (count(head_dim) + 2);
+}
+
 bool can_be_ignored(double score, double magnitude, double largest_score, double largest_magnitude,
-                    int64_t head_dim) {
-    const double roundings = kSecondOrder * u * (count(head_dim) + kScoreRoundings);
+                    int64_t head_dim, int64_t score_steps) {
+    const double roundings = kSecondOrder * u * (count(head_dim) + count(score_steps) + kScoreRoundings);
     const double highest = score + roundings * magnitude;
     const double lowest = largest_score - roundings * largest_magnitude;
     constexpr double kWeightless = 128 * kLn2;  // 2^-128 in float32 is 0, and nothing beside 2^-53 in float64
@@ -70,6 +84,37 @@ bool can_be_ignored(double score, double magnitude, double largest_score, double
 
 double dot_error_bound(int64_t depth, double magnitude) {
     return kSecondOrder * u * (count(depth) + 1) * magnitude + kSmallestNormal * (count(depth) + 1);
+}
+
+NormError::NormError(int64_t head_dim, double root, double rms_error, double epsilon)
+    // The root of a mean square is 1-Lipschitz in the root of the mean square of its argument.
+    : root_(root),
+      root_error_(rms_error),
+      least_root_(std::max(root - rms_error, std::sqrt(epsilon))),
+      // Half of those of the mean (a chain of squares, 1 / head_dim, epsilon and its sum; squares that underflow), then
+      // root, quotient and two products.
+      roundings_((count(head_dim) + 4) / 2 + kSmallestNormal / (2 * u * root * root) + 4) {}
+
+double NormError::of_feature(double x, double x_error, double weight) const {
+    const double inherited =
+        std::fabs(weight) * (x_error + std::fabs(x) * (root_error_ / root_)) / least_root_;
+    const double size = std::fabs(x / root_ * weight) + inherited;
+    return inherited + kSecondOrder * (u * roundings_ * size + kSmallestNormal * (1 + std::fabs(weight)));
+}
+
+double rotary_angle_error(double angle) {
+    constexpr double kDoubleRoundoff = 0x1p-53;
+    constexpr double kAngleRoundings = 64;  // of the power (60), its product with the position, the reduction
+    return kAngleRoundings * kDoubleRoundoff * (std::fabs(angle) + 1);
+}
+
+double rotation_error(double own, double own_error, double other, double other_error, double cos, double sin,
+                      double table_error) {
+    constexpr double kRoundings = 3;  // cos and sin to float32, products, their sum
+    const double size = std::fabs(own * cos) + std::fabs(other * sin);
+    const double inherited = std::fabs(cos) * own_error + std::fabs(sin) * other_error +
+                             table_error * (std::fabs(own) + std::fabs(other));
+    return kSecondOrder * (inherited + u * kRoundings * (size + inherited)) + 3 * kSmallestNormal;
 }
 
 double projected_score_error(double qk_scale, int64_t head_dim, double q_sum, double k_sum, double q_error,

@@ -18,7 +18,8 @@ inline constexpr double kSmallestNormal = 0x1p-126;
 // What the bounds of an attention row depend on. The largest of each over many rows is good for all of them.
 struct AttentionTerms {
     int64_t head_dim = 0;
-    int64_t keys = 0;    // in the longest block of keys: at most tile_kv of the library, at most seq_kv
+    int64_t score_steps = 0;  // score_steps() of the layer
+    int64_t keys = 0;         // in the longest block of keys: at most tile_kv of the library, at most seq_kv
     int64_t blocks = 1;  // blocks of keys that are joined, the one of appended keys and a sink among them
     double scores = 0;   // largest sum over features of |q k| qk_scale, plus its largest |bias| + |key_bias|,
                          // of keys that are not dropped, or |sink|; see can_be_ignored for very negative ones
@@ -28,6 +29,10 @@ struct AttentionTerms {
     double value_error = 0;  // of v, the same
 };
 
+// Roundings of a score that softcap and ALiBi add, each relative to AttentionTerms::scores (ALiBi's own term is in it as
+// a bias is).
+int64_t score_steps(bool softcap, bool alibi);
+
 // Of each element of the context (the attention's output before the output projection).
 double attention_error_bound(const AttentionTerms& terms);
 // Of lse.
@@ -36,11 +41,14 @@ double lse_error_bound(const AttentionTerms& terms);
 double probs_error_bound(const AttentionTerms& terms);
 double averaged_probs_error_bound(const AttentionTerms& terms, int64_t num_heads);
 
+// Of a score that an output shows: `magnitude` is its own part of AttentionTerms::scores, score_error its own too.
+double score_error_bound(int64_t head_dim, int64_t score_steps, double magnitude, double score_error);
+
 // A key with this score (bias included), beside the row's largest score, has weight 0 in float32 and no
 // effect in float64: its |bias| need not enter AttentionTerms::scores. `magnitude` is what it would have
 // entered, `largest_magnitude` that of the key with the largest score.
 bool can_be_ignored(double score, double magnitude, double largest_score, double largest_magnitude,
-                    int64_t head_dim);
+                    int64_t head_dim, int64_t score_steps = 0);
 
 // Of a linear layer's output: a chain of `depth` multiply-adds that starts with the bias. magnitude = |bias|
 // + sum |x w|.
@@ -65,6 +73,25 @@ private:
     double value_;
     double error_ = 0;
 };
+
+// RMS normalisation of a head: x / root * weight, root = sqrt(mean(x^2) + epsilon), where x is off by errors whose root
+// of the mean square is rms_error.
+class NormError {
+public:
+    NormError(int64_t head_dim, double root, double rms_error, double epsilon);
+    double of_feature(double x, double x_error, double weight) const;
+
+private:
+    double root_, root_error_, least_root_;
+    double roundings_;  // in units of kUnitRoundoff, of each result
+};
+
+// Error of a rotary angle in radians: made in double from a frequency that is a power in double.
+double rotary_angle_error(double angle);
+
+// Of own * cos - other * sin (or + other * sin), where own, other, cos and sin are off by at most the errors given.
+double rotation_error(double own, double own_error, double other, double other_error, double cos, double sin,
+                      double table_error);
 
 // Error of a score q k qk_scale whose q and k are off by at most q_error and k_error in each feature. q_sum
 // and k_sum are the largest sums over a head's features of |q| and |k|.

@@ -13,7 +13,10 @@ attnc_tensor Array<T>::view() const {
     if (t.rank == 0) return t;
     static T nothing;  // an address for tensors without elements, which may not be null
     t.data = const_cast<T*>(values.empty() ? &nothing : values.data());
-    t.dtype = std::is_same_v<T, float> ? ATTNC_F32 : std::is_same_v<T, uint8_t> ? ATTNC_U8 : ATTNC_I64;
+    t.dtype = std::is_same_v<T, float>     ? ATTNC_F32
+              : std::is_same_v<T, double>  ? ATTNC_F64
+              : std::is_same_v<T, uint8_t> ? ATTNC_U8
+                                           : ATTNC_I64;
     int64_t stride = 1;
     for (size_t n = shape.size(); n-- > 0;) {
         t.extent[n] = shape[n];
@@ -23,6 +26,7 @@ attnc_tensor Array<T>::view() const {
     return t;
 }
 template struct Array<float>;
+template struct Array<double>;
 template struct Array<uint8_t>;
 template struct Array<int64_t>;
 
@@ -37,18 +41,24 @@ attnc_weights LayerCall::weights() const {
     w.wq = wq.view(), w.wk = wk.view(), w.wv = wv.view(), w.wo = wo.view();
     w.bq = bq.view(), w.bk = bk.view(), w.bv = bv.view(), w.bo = bo.view();
     w.bias_k = bias_k.view(), w.bias_v = bias_v.view(), w.sink = sink.view();
+    w.alibi_slopes = alibi_slopes.view(), w.q_norm = q_norm.view(), w.k_norm = k_norm.view();
+    w.rotary_frequencies = rotary_frequencies.view();
+    w.rotary_cos = rotary_cos.view(), w.rotary_sin = rotary_sin.view();
     return w;
 }
 
-attnc_layer_options LayerCall::options() const {
-    attnc_layer_options o = ATTNC_LAYER_OPTIONS_INIT;
-    o.empty_rows = empty_rows;
-    o.qk_scale = qk_scale;
-    o.window = static_cast<attnc_window>((window_left ? ATTNC_WINDOW_LEFT : 0) |
-                                         (window_right ? ATTNC_WINDOW_RIGHT : 0));
-    o.window_left = window_left.value_or(0), o.window_right = window_right.value_or(0);
-    return o;
+ReferenceOptions LayerCall::reference_options() const {
+    return {.empty_rows = empty_rows,
+            .qk_scale = qk_scale,
+            .window_left = window_left,
+            .window_right = window_right,
+            .softcap = softcap,
+            .qk_norm_epsilon = qk_norm_epsilon,
+            .rotary = rotary,
+            .scores_stage = scores_stage};
 }
+
+attnc_layer_options LayerCall::options() const { return layer_options_of(reference_options()); }
 
 attnc_inputs LayerCall::inputs() const {
     attnc_inputs in = ATTNC_INPUTS_INIT;
@@ -58,15 +68,14 @@ attnc_inputs LayerCall::inputs() const {
     in.key_bias = key_bias.view();
     in.key_lengths = key_lengths.view(), in.query_lengths = query_lengths.view();
     in.causal = causal, in.causal_offsets = causal_offsets.view();
+    in.block_keep_mask = block_keep_mask.view(), in.block_q = block_q, in.block_kv = block_kv;
+    in.position_offsets = position_offsets.view();
+    in.query_positions = query_positions.view(), in.key_positions = key_positions.view();
     return in;
 }
 
 Reference LayerCall::reference() const {
-    const ReferenceOptions options = {.empty_rows = empty_rows,
-                                      .qk_scale = qk_scale,
-                                      .window_left = window_left,
-                                      .window_right = window_right};
-    return reference_layer(config, weights(), options, inputs());
+    return reference_layer(config, weights(), reference_options(), inputs());
 }
 
 int64_t LayerCall::keys() const {
@@ -103,6 +112,12 @@ LayerCall random_call(const Config& given, const Sizes& sizes, uint64_t seed) {
         call.wo = weight(c.d_model, c.num_heads * c.v_head_dim), call.bo = make({c.d_model}, 0.25);
     if (c.bias_kv) call.bias_k = make({k}, 2), call.bias_v = make({v}, 2);
     if (c.sink) call.sink = make({c.num_heads}, 2);
+    if (c.softcap) call.softcap = 4;
+    if (c.alibi) {
+        call.alibi_slopes = make({c.num_heads}, 1);
+        for (float& slope : call.alibi_slopes.values) slope = std::fabs(slope);
+    }
+    if (c.qk_norm) call.q_norm = make({c.head_dim}, 2), call.k_norm = make({c.head_dim}, 2);
     call.query = make({sizes.batch, sizes.seq_q, c.in_proj ? c.d_model : q}, 2);
     call.key = make({sizes.batch, sizes.seq_kv, c.in_proj ? c.k_dim : k}, 2);
     call.value = make({sizes.batch, sizes.seq_kv, c.in_proj ? c.v_dim : v}, 2);
@@ -132,11 +147,14 @@ LayerCall item_of(const LayerCall& call, int64_t item) {
     alone.sizes.batch = 1;
     for (auto* array : {&alone.query, &alone.key, &alone.value, &alone.bias, &alone.key_bias})
         keep_item(*array, item);
-    for (auto* array : {&alone.keep_mask, &alone.drop_mask, &alone.key_keep_mask, &alone.key_drop_mask}) {
+    for (auto* array : {&alone.keep_mask, &alone.drop_mask, &alone.key_keep_mask, &alone.key_drop_mask,
+                        &alone.block_keep_mask}) {
         keep_item(*array, item);
     }
-    for (auto* array : {&alone.key_lengths, &alone.query_lengths, &alone.causal_offsets})
+    for (auto* array : {&alone.key_lengths, &alone.query_lengths, &alone.causal_offsets,
+                        &alone.position_offsets, &alone.query_positions, &alone.key_positions}) {
         keep_item(*array, item);
+    }
     return alone;
 }
 

@@ -57,20 +57,28 @@ struct LayerCall {
     uint64_t seed = 0;  // that the data was made from, for failure messages
 
     Array<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink;
+    Array<float> alibi_slopes, q_norm, k_norm, rotary_cos, rotary_sin;
+    Array<double> rotary_frequencies;
     Array<float> query, key, value;
-    Array<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask;
+    Array<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask, block_keep_mask;
+    int64_t block_q = 0, block_kv = 0;
     Array<float> bias, key_bias;
     Array<int64_t> key_lengths, query_lengths, causal_offsets;
+    Array<int64_t> position_offsets, query_positions, key_positions;
     attnc_causal causal = ATTNC_CAUSAL_NOT_GIVEN;
 
     attnc_empty_rows empty_rows = ATTNC_EMPTY_ROWS_NOT_GIVEN;
     float qk_scale = 0;
     std::optional<int64_t> window_left, window_right;
+    float softcap = 0, qk_norm_epsilon = 0;
+    attnc_rotary rotary = {};
 
     // Outputs that are asked for beside out.
     bool probs = false, probs_averaged = false, lse = false;
+    attnc_scores_stage scores_stage = ATTNC_SCORES_NOT_GIVEN;
 
     attnc_weights weights() const;
+    ReferenceOptions reference_options() const;
     attnc_layer_options options() const;  // of the layer; target and allocator are left out
     attnc_inputs inputs() const;
     Reference reference() const;
@@ -81,7 +89,8 @@ struct LayerCall {
 };
 
 // Weights, biases and tokens of moderate size: scores of a few units, so that softmax is neither flat nor
-// one-hot. Key and value are separate arrays; tokens have rank 3. Masks, lengths and the rest are left out.
+// one-hot, slopes, norm weights and a softcap where the configuration has them. Key and value are separate arrays; tokens
+// have rank 3. Masks, lengths and the rest are left out.
 LayerCall random_call(const Config& config, const Sizes& sizes, uint64_t seed);
 LayerCall random_call(std::string_view problem, uint64_t seed);  // "d32_h4_f32:b2_q7_kv9"
 

@@ -12,7 +12,9 @@
 namespace attnc::test {
 namespace {
 
-size_t element_bytes(int32_t dtype) { return dtype == ATTNC_U8 ? 1 : dtype == ATTNC_I64 ? 8 : 4; }
+size_t element_bytes(int32_t dtype) {
+    return dtype == ATTNC_U8 ? 1 : dtype == ATTNC_I64 || dtype == ATTNC_F64 ? 8 : 4;
+}
 
 // Elements from the first to the last one that the strides reach.
 int64_t span_of(const attnc_tensor& t) {
@@ -129,6 +131,9 @@ void make_outputs(const Config& config, const attnc_inputs& in, int64_t seq_kv, 
     if (wanted.probs) out.probs = buffers.make({batch, config.num_heads, seq_q, keys});
     if (wanted.probs_averaged) out.probs_averaged = buffers.make({batch, seq_q, keys});
     if (wanted.lse) out.lse = buffers.make({batch, config.num_heads, seq_q});
+    out.scores_stage = wanted.scores_stage;
+    if (wanted.scores_stage != ATTNC_SCORES_NOT_GIVEN)
+        out.scores = buffers.make({batch, config.num_heads, seq_q, seq_kv});
 }
 
 }  // namespace
@@ -141,6 +146,7 @@ Reference RunResult::as_reference(const Reference& sizes) const {
     r.probs.assign(probs.begin(), probs.end());
     r.probs_averaged.assign(probs_averaged.begin(), probs_averaged.end());
     r.lse.assign(lse.begin(), lse.end());
+    r.scores.assign(scores.begin(), scores.end());
     return r;
 }
 
@@ -163,7 +169,8 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
         Buffers buffers(options.placement);
         attnc_weights w = given_weights;
         for (attnc_tensor* t : {&w.wq, &w.wk, &w.wv, &w.wo, &w.bq, &w.bk, &w.bv, &w.bo, &w.in_proj_weight,
-                                &w.in_proj_bias, &w.bias_k, &w.bias_v, &w.sink}) {
+                                &w.in_proj_bias, &w.bias_k, &w.bias_v, &w.sink, &w.alibi_slopes, &w.q_norm,
+                                &w.k_norm, &w.rotary_frequencies, &w.rotary_cos, &w.rotary_sin}) {
             *t = buffers.copy(*t);
         }
         const attnc_library* library = library_of(config, options.schedule);
@@ -176,7 +183,8 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
     attnc_inputs in = given_inputs;
     for (attnc_tensor* t :
          {&in.query, &in.key, &in.value, &in.keep_mask, &in.drop_mask, &in.bias, &in.key_keep_mask,
-          &in.key_drop_mask, &in.key_bias, &in.key_lengths, &in.query_lengths, &in.causal_offsets}) {
+          &in.key_drop_mask, &in.key_bias, &in.key_lengths, &in.query_lengths, &in.causal_offsets,
+          &in.block_keep_mask, &in.position_offsets, &in.query_positions, &in.key_positions}) {
         *t = buffers.copy(*t);
     }
     const attnc_tensor& key = in.key.rank != 0 ? in.key : in.query;
@@ -198,6 +206,7 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
     result.probs = values_of(out.probs);
     result.probs_averaged = values_of(out.probs_averaged);
     result.lse = values_of(out.lse);
+    result.scores = values_of(out.scores);
     return result;
 }
 
@@ -212,7 +221,7 @@ RunResult run_layer(const Config& config, const attnc_weights& weights, const at
 
 RunResult run_call(const LayerCall& call, const RunOptions& options) {
     return run_layer(call.config, call.weights(), call.inputs(), call.options(),
-                     {call.probs, call.probs_averaged, call.lse}, options);
+                     {call.probs, call.probs_averaged, call.lse, call.scores_stage}, options);
 }
 
 RunResult run_call(const LayerCall& call, const std::string& target) {
@@ -277,7 +286,8 @@ std::string repeat_line(const std::string& problem, const std::string& target, u
     } parts[] = {{"out", a.out, b.out},
                  {"probs", a.probs, b.probs},
                  {"probs_averaged", a.probs_averaged, b.probs_averaged},
-                 {"lse", a.lse, b.lse}};
+                 {"lse", a.lse, b.lse},
+                 {"scores", a.scores, b.scores}};
     for (const auto& part : parts) {
         if (part.a.empty() || part.b.empty()) continue;
         if (const auto same = same_bits(part.a, part.b); !same) {

@@ -31,13 +31,14 @@ struct RunOptions {
 // Which outputs a call asks for beside out.
 struct Wanted {
     bool probs = false, probs_averaged = false, lse = false;
+    attnc_scores_stage scores_stage = ATTNC_SCORES_NOT_GIVEN;
 };
 
 struct RunResult {
     attnc_status status = ATTNC_OK;
     std::string error;
     bool out_per_head = false;  // out is [batch, num_heads, seq_q, v_head_dim], as for tokens of rank 4
-    std::vector<float> out, probs, probs_averaged, lse;
+    std::vector<float> out, probs, probs_averaged, lse, scores;
 
     // Sizes and values as the reference has them (out of tokens of rank 4 is `context` there).
     Reference as_reference(const Reference& sizes) const;
