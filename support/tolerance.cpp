@@ -12,9 +12,8 @@ constexpr double kLn2 = 0.693147180559945309417;
 
 // Roundings in units of u; their places are in docs/numerics.md.
 constexpr double kScoreRoundings = 4;  // beside the chain over head_dim: scale (2), two biases (2)
-constexpr int64_t kSoftcapRoundings =
-    16;  // times 1 / softcap (2), tanh (12), times softcap (1), the cap itself (1)
-constexpr int64_t kAlibiRoundings = 2;     // slope * distance, the difference
+constexpr int64_t kSoftcapRoundings = 10;  // of softcap * tanh(score / softcap)
+constexpr int64_t kAlibiRoundings = 3;     // distance, slope * distance, the difference
 constexpr double kShiftRoundings = 6;      // of score - maximum (at most 2 scores): itself, times log2(e) (2)
 constexpr double kExp2Error = 5;           // polynomial and its evaluation
 constexpr double kNormaliseRoundings = 3;  // 1 / sum, the product with it, weights that underflow
