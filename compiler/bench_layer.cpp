@@ -52,7 +52,7 @@ class TimedPart {
 public:
     TimedPart(const BenchPart& part, const BenchOptions& options, const attnc_executor* executor)
         : problem_(part.problem), operations_(call_operations(part.problem)) {
-        const LayerWeights weights(problem_.config, 1);
+        const LayerWeights weights(problem_.config, part.used, 1);
         attnc_layer_options layer_options = ATTNC_LAYER_OPTIONS_INIT;
         layer_options.target = options.target.c_str();
         attnc_error error;
@@ -156,6 +156,7 @@ BenchResult summarise(const BenchPart& part, const TimedPart& timed, double prob
     const double best = *std::min_element(timed.times.begin(), timed.times.end());
     result.ms_best = best * 1e3;
     result.ms_median = median(timed.times) * 1e3;
+    result.times = timed.times;
     result.probe_best = probe_best;
     result.fraction_best = timed.operations() / best / probe_best;
     result.fraction_median = median(timed.ratios);
@@ -191,6 +192,13 @@ double call_operations(const Problem& problem) {
         multiply_adds += product(seq_q, config.num_heads * config.v_head_dim, config.d_model);
     }
     return 2 * static_cast<double>(batch) * multiply_adds;
+}
+
+double median_ratio(const BenchResult& a, const BenchResult& b) {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < std::min(a.times.size(), b.times.size()); ++round)
+        ratios.push_back(a.times[round] / b.times[round]);
+    return median(ratios);
 }
 
 std::vector<BenchResult> bench_layers(const std::vector<BenchPart>& parts, const BenchOptions& options) {

@@ -35,6 +35,7 @@ struct Options {
     std::string schedule;
     std::string json;
     std::string kernel_cache;
+    std::string against;
 };
 
 // The target that was asked for, or the best that this machine runs.
@@ -63,18 +64,39 @@ Problem attention_alone(const Problem& problem) {
     return core;
 }
 
-// Libraries of the problem's parts, in `folder`: the whole layer first.
+// Libraries of the problem's parts, in `folder`: the whole layer first; then, if asked for, the same parts of the
+// configuration that it is held against.
 struct BuiltPart {
     std::string name;
     Problem problem;
+    Config used;  // options that both configurations have
     fs::path archive;
 };
 
+// The options of a layer that do without their weights or settings: those that both have.
+Config common_options(const Config& a, const Config& b) {
+    Config both = a;
+    both.sink = a.sink && b.sink;
+    both.alibi = a.alibi && b.alibi;
+    both.qk_norm = a.qk_norm && b.qk_norm;
+    both.rotary = a.rotary == b.rotary ? a.rotary : Rotary::kNone;
+    return both;
+}
+
 std::vector<BuiltPart> build_parts(const Problem& problem, const Options& options, const std::string& target,
                                    const fs::path& folder) {
-    std::vector<BuiltPart> parts = {{"layer", problem, {}}};
-    if (problem.config.in_proj || problem.config.out_proj)
-        parts.push_back({"attention", attention_alone(problem), {}});
+    Config used = problem.config;
+    std::vector<Problem> layers = {problem};
+    if (!options.against.empty()) {
+        layers.push_back({parse_config(options.against), problem.sizes});
+        used = common_options(problem.config, layers.back().config);
+    }
+    std::vector<BuiltPart> parts;
+    for (const Problem& layer : layers) {
+        parts.push_back({"layer", layer, used, {}});
+        if (layer.config.in_proj || layer.config.out_proj)
+            parts.push_back({"attention", attention_alone(layer), used, {}});
+    }
     Progress progress("compiling kernels");
     for (BuiltPart& part : parts) {
         BuildRequest request;
@@ -125,7 +147,7 @@ void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, 
     std::vector<BenchPart> parts;
     for (const BuiltPart& part : built) {
         libraries.emplace_back(part.archive, own_installation());
-        parts.push_back({part.name, part.problem, libraries.back().library()});
+        parts.push_back({part.name, part.problem, libraries.back().library(), part.used});
     }
     const std::vector<BenchResult> results =
         bench_layers(parts, {.target = target, .threads = options.threads, .seconds = options.seconds});
@@ -134,9 +156,17 @@ void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, 
                results.front().probe_best / 1e9);
     print_header();
     Json list = Json::array();
-    for (const BenchResult& result : results) {
-        print_result(result);
-        list.push_back(result_json(problem, result, target, options.threads));
+    const size_t own = options.against.empty() ? results.size() : results.size() / 2;
+    for (size_t i = 0; i < results.size(); ++i) {
+        if (i == own) fmt::print("against {}\n", options.against);
+        print_result(results[i]);
+        list.push_back(result_json(built[i].problem, results[i], target, options.threads));
+    }
+    for (size_t i = 0; own < results.size() && i < own; ++i) {
+        const double ratio = median_ratio(results[i], results[own + i]);
+        fmt::print("{:<10} takes {:.3f} of the time against which it is held\n", results[i].part, ratio);
+        list[i]["against"] = to_string(built[own + i].problem);
+        list[i]["time_ratio_median"] = ratio;
     }
     write_file(json, list.dump());
 }
@@ -168,6 +198,18 @@ void run(const Options& options) {
         if (sizes.batch == 0 || sizes.seq_q == 0)
             throw UsageError(fmt::format("problem '{}' has no rows", text));
     }
+    if (!options.against.empty()) {
+        const Config other = parse_config(options.against);
+        for (const Problem& problem : problems) {
+            const Config& c = problem.config;
+            if (c.d_model != other.d_model ||
+                (c.in_proj || c.out_proj) != (other.in_proj || other.out_proj)) {
+                throw UsageError(
+                    fmt::format("{} and {} are not the same layer: d_model and projections differ",
+                                to_string(c), to_string(other)));
+            }
+        }
+    }
     const std::string target = chosen_target(options.target);
     const TemporaryFolder folder(system_temporary_folder());
     Json results = Json::array();
@@ -195,6 +237,10 @@ void add_bench_command(CLI::App& app) {
     auto options = std::make_shared<Options>();
     command->add_option("problem", options->problems, "Problem strings with sizes: d512_h8_f32:b32_q50_kv50")
         ->required();
+    command->add_option(
+        "--against", options->against,
+        "Configuration to hold each problem against, at the same sizes and in turn: what does an "
+        "option cost that a call does not use?");
     command->add_option("--threads", options->threads, "Threads that share the work; default: 1")
         ->check(CLI::Range(1, 1024));
     command->add_option("--seconds", options->seconds, "How long to measure each problem; default: 2")

@@ -29,7 +29,7 @@ attnc_tensor vector_view(const std::vector<float>& values) {
 
 }  // namespace
 
-LayerWeights::LayerWeights(const Config& config, uint64_t seed) {
+LayerWeights::LayerWeights(const Config& config, const Config& used, uint64_t seed) {
     constexpr float kBias = 0.25F;
     const int64_t q = config.num_heads * config.head_dim;
     const int64_t k = config.num_kv_heads * config.head_dim;
@@ -61,7 +61,7 @@ LayerWeights::LayerWeights(const Config& config, uint64_t seed) {
         view.bias_k = vector_view(bias_k);
         view.bias_v = vector_view(bias_v);
     }
-    if (config.sink) {
+    if (config.sink && used.sink) {
         sink = generated(config.num_heads, seed + 11, 2);
         view.sink = vector_view(sink);
     }

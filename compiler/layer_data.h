@@ -15,7 +15,9 @@ struct LayerWeights {
     attnc_weights view = ATTNC_WEIGHTS_INIT;  // of the vectors
 
     // What `config` takes, biases included; of a size that leaves scores of a few units.
-    LayerWeights(const Config& config, uint64_t seed);
+    LayerWeights(const Config& config, uint64_t seed) : LayerWeights(config, config, seed) {}
+    // The same without the weights of options that `used` does not have: the layer then does without them.
+    LayerWeights(const Config& config, const Config& used, uint64_t seed);
     LayerWeights(LayerWeights&&) = default;
 };
 

@@ -125,6 +125,7 @@ typedef struct attnc_weights {
     attnc_tensor in_proj_bias;   /* [3 * d_model] */
     attnc_tensor bias_k;         /* [num_kv_heads * head_dim]; only for a library with bias_kv */
     attnc_tensor bias_v;         /* [num_kv_heads * v_head_dim] */
+    /* Where a library has one of the following options and its weights are not given, the layer does without it. */
     attnc_tensor sink; /* [num_heads], finite; only for a library with sinks. A logit that takes its share
                                     in a head's softmax and has no value; beside the scores as it is, not scaled. 0:
                                     softmax with 1 added to its denominator */
@@ -178,12 +179,13 @@ typedef enum attnc_rotary_scaling {
                                         are interpolated */
 } attnc_rotary_scaling;
 
-/* Rotary position embedding (Su et al. 2021) of q and k; only for a library with rotary or rotary_pairs. Pair i of a head
+/* Rotary position embedding (Su et al. 2021) of q and k; only for a library with rotary or rotary_pairs. A layer with
+ * neither a base nor frequencies nor a table of its own is not rotated. Pair i of a head
  * at position p is turned by the angle p * base^(-2 i / dim): features i and i + dim / 2 (a library with rotary), or 2 i
  * and 2 i + 1 (rotary_pairs). Angles are made in double precision. */
 typedef struct attnc_rotary {
     int64_t dim; /* the first features of a head that are rotated, even; 0: head_dim */
-    double base; /* > 1; 0: 10000 */
+    double base; /* > 1; most models: 10000 */
     attnc_rotary_scaling scaling;
     double factor;                            /* >= 1; with a scaling only */
     double low_freq_factor, high_freq_factor; /* 0 < low < high; LLAMA3 only */

@@ -104,10 +104,6 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     if (layer.layout.panel > widest) widest = layer.layout.panel;
     layer.max_rows = kMaxSpan / (widest * static_cast<int64_t>(sizeof(float)));
     layer.appended = (layer.has(ATTNC_CONFIG_BIAS_KV) ? 1 : 0) + (layer.has(ATTNC_CONFIG_ZERO_ATTN) ? 1 : 0);
-    const bool may_be_empty = layer.appended == 0 && !layer.has(ATTNC_CONFIG_SINK);
-    layer.empty_rows = may_be_empty && options.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN
-                           ? options.empty_rows
-                           : ATTNC_EMPTY_ROWS_ZERO;
     return layer;
 }
 
@@ -124,7 +120,7 @@ Parts::Weights take(Carver& carver, PackedWeights& packed, int64_t inner, int64_
     return {carver.take(sizeof(float), {count, inner, panel}), carver.take(sizeof(float), {count, panel})};
 }
 
-Parts take_parts(Carver& carver, attnc_layer& layer) {
+Parts take_parts(Carver& carver, attnc_layer& layer, const LayerWeights& weights) {
     const attnc_config& c = layer.config;
     const attnc_layout& l = layer.layout;
     Parts parts = {};
@@ -139,7 +135,7 @@ Parts take_parts(Carver& carver, attnc_layer& layer) {
     }
     parts.appended_k = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.qk_width});
     parts.appended_v = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.v_width});
-    if (layer.has(ATTNC_CONFIG_SINK)) parts.sinks = carver.take(sizeof(float), {c.num_heads});
+    if (weights.sink != nullptr) parts.sinks = carver.take(sizeof(float), {c.num_heads});
     return parts;
 }
 
@@ -183,7 +179,7 @@ void pack_all(attnc_layer& layer, const Parts& parts, const LayerWeights& weight
                   at(parts.appended_k));
     pack_appended(weights.bias_v, c.num_kv_heads, c.v_head_dim, layer.v_width, layer.appended,
                   at(parts.appended_v));
-    if (layer.has(ATTNC_CONFIG_SINK)) {
+    if (weights.sink != nullptr) {
         layer.sinks = at(parts.sinks);
         memcpy(at(parts.sinks), weights.sink, static_cast<size_t>(c.num_heads) * sizeof(float));
     }
@@ -226,7 +222,10 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
 
     Carver carver;
     carver.take(sizeof(attnc_layer), {1});
-    const Parts parts = take_parts(carver, built);
+    const bool may_be_empty = built.appended == 0 && checked.sink == nullptr;
+    built.empty_rows = may_be_empty && settings.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN ? settings.empty_rows
+                                                                                       : ATTNC_EMPTY_ROWS_ZERO;
+    const Parts parts = take_parts(carver, built, checked);
     if (carver.overflow()) return fail(error, ATTNC_TOO_LARGE, {"the size of the packed weights overflows"});
     ATTNC_TRY(check_panel_sizes(error, built));
 

@@ -133,7 +133,7 @@ attnc_status check_sink(attnc_error* error, const attnc_config& c, const attnc_w
                         LayerWeights* result) {
     if ((c.flags & ATTNC_CONFIG_SINK) == 0)
         return refuse(error, "sink", w.sink, "the library was compiled without sinks");
-    if (!given(w.sink)) return fail(error, ATTNC_MISSING_TENSOR, {"sink is missing"});
+    if (!given(w.sink)) return ATTNC_OK;
     ATTNC_TRY(check_vector(error, "sink", w.sink, {"num_heads", c.num_heads}, &result->sink));
     for (int64_t head = 0; head < c.num_heads; ++head) {
         if (any_nonfinite(result->sink + head, 1))
