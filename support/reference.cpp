@@ -39,13 +39,13 @@ public:
         value_ = is_given(inputs.value) ? inputs.value : key_;
         for (const attnc_tensor* t : {&query_, &key_, &value_})
             require_reference(t->rank == 3 || t->rank == 4, "bad token rank");
-        seq_kv_ = past.extent() + sequence_of(key_);
         scale_ =
             options.qk_scale != 0 ? options.qk_scale : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
         result_.score_steps = score_steps(has_softcap(), config.alibi && is_given(weights.alibi_slopes));
         layers_ = linear_layers(config, weights);
         if (config.rotary != Rotary::kNone) rotation_ = rotation_of(config, weights, options.rotary);
         check_shapes();
+        seq_kv_ = past.given() ? longest() : sequence_of(key_);
         make_results();
     }
 
@@ -67,18 +67,33 @@ private:
         require_reference(features_of(query_) == (c.in_proj ? c.d_model : q), "query has another width");
         require_reference(features_of(key_) == (c.in_proj ? c.k_dim : k), "key has another width");
         require_reference(features_of(value_) == (c.in_proj ? c.v_dim : v), "value has another width");
-        require_reference(!c.sink || (weights_.sink.rank == 1 && weights_.sink.extent[0] == c.num_heads),
-                          "sink has another shape");
-        const attnc_tensor& slopes = weights_.alibi_slopes;
-        require_reference(!is_given(slopes) || (slopes.rank == 1 && slopes.extent[0] == c.num_heads),
-                          "alibi_slopes has another shape");
+        for (const attnc_tensor* t : {&weights_.sink, &weights_.alibi_slopes}) {
+            require_reference(!is_given(*t) || (t->rank == 1 && t->extent[0] == c.num_heads),
+                              "sink or alibi_slopes has another shape");
+        }
         for (const attnc_tensor* t : {&past_.keys, &past_.values}) {
             const int64_t head_dim = t == &past_.keys ? c.head_dim : c.v_head_dim;
             require_reference(
                 !is_given(*t) || (t->rank == 4 && t->extent[0] == batch && t->extent[1] == c.num_kv_heads &&
-                                  t->extent[2] == past_.extent() && t->extent[3] == head_dim),
+                                  t->extent[2] == past_.keys.extent[2] && t->extent[3] == head_dim),
                 "past keys or values have another shape");
         }
+    }
+
+    // New keys of an item.
+    int64_t fresh_keys(int64_t item) const {
+        if (past_.alone) return 0;
+        const int64_t all = sequence_of(key_);
+        const int64_t keys = is_given(inputs_.key_lengths) ? integer(inputs_.key_lengths, {item}) : all;
+        require_reference(0 <= keys && keys <= all, "length out of range");
+        return keys;
+    }
+
+    int64_t longest() const {
+        int64_t longest = 0;
+        for (int64_t item = 0; item < query_.extent[0]; ++item)
+            longest = std::max(longest, past_.length(item) + fresh_keys(item));
+        return longest;
     }
 
     void make_results() {
@@ -123,13 +138,10 @@ private:
     void run_item(int64_t index) {
         Item item;
         item.index = index;
-        const int64_t past = past_.length(index);
-        const int64_t fresh = sequence_of(key_);
+        const int64_t past = past_.length(index), keys = fresh_keys(index);
         item.queries =
             is_given(inputs_.query_lengths) ? integer(inputs_.query_lengths, {index}) : result_.seq_q;
-        const int64_t keys = is_given(inputs_.key_lengths) ? integer(inputs_.key_lengths, {index}) : fresh;
-        require_reference(0 <= item.queries && item.queries <= result_.seq_q && 0 <= keys && keys <= fresh,
-                          "length out of range");
+        require_reference(0 <= item.queries && item.queries <= result_.seq_q, "length out of range");
         item.keys = past + keys;
         item.q = rows_of(query_, layers_.q, index, item.queries);
         prepare(item.q, weights_.q_norm, positions(index, past, item.queries, false));
@@ -148,7 +160,7 @@ private:
 
     void prepare(Rows& rows, const attnc_tensor& norm, const std::vector<int64_t>& at) const {
         const double epsilon = options_.qk_norm_epsilon != 0 ? options_.qk_norm_epsilon : kDefaultEpsilon;
-        if (config_.qk_norm) norm_heads(rows, config_.head_dim, norm, epsilon);
+        if (config_.qk_norm && is_given(norm)) norm_heads(rows, config_.head_dim, norm, epsilon);
         if (rotation_) rotate_heads(rows, *rotation_, at);
     }
 
@@ -218,8 +230,9 @@ private:
         return has_softcap() ? options_.softcap * std::tanh(score / options_.softcap) : score;
     }
 
+    bool has_sink() const { return config_.sink && is_given(weights_.sink); }
     double sink_of(int64_t head) const {
-        return config_.sink ? static_cast<double>(element<float>(weights_.sink, {head})) : -kInfinity;
+        return has_sink() ? static_cast<double>(element<float>(weights_.sink, {head})) : -kInfinity;
     }
 
     // The keys that a row may attend, with their scores; those of all keys go to `scores` where that is wanted.
@@ -259,7 +272,7 @@ private:
 
     // score_size of a row: of the sink and the keys that matter beside the largest.
     double score_size(const std::vector<AttendedKey>& attended, double sink) const {
-        double largest = sink, largest_size = config_.sink ? std::fabs(sink) : 0;
+        double largest = sink, largest_size = has_sink() ? std::fabs(sink) : 0;
         for (const AttendedKey& key : attended) {
             if (key.score > largest) largest_size = key.size;
             largest = std::max(largest, key.score);
@@ -271,7 +284,7 @@ private:
                 size = std::max(size, magnitude);
         };
         for (const AttendedKey& key : attended) enter(key.score, key.size);
-        if (config_.sink) enter(sink, std::fabs(sink));
+        if (has_sink()) enter(sink, std::fabs(sink));
         return size;
     }
 
@@ -291,9 +304,9 @@ private:
         double largest = sink;
         for (const AttendedKey& key : attended)
             largest = std::max(largest, key.score);  // NaN shows in the sum
-        double sum = config_.sink ? std::exp(sink - largest) : 0;
+        double sum = has_sink() ? std::exp(sink - largest) : 0;
         for (const AttendedKey& key : attended) sum += std::exp(key.score - largest);
-        if (!attended.empty() || config_.sink) {
+        if (!attended.empty() || has_sink()) {
             result_.lse[at] = largest + std::log(sum);
             for (const AttendedKey& key : attended) probs[key.column] = std::exp(key.score - largest) / sum;
         } else if (options_.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES) {
@@ -365,20 +378,6 @@ private:
 };
 
 }  // namespace
-
-attnc_layer_options layer_options_of(const ReferenceOptions& options) {
-    attnc_layer_options o = ATTNC_LAYER_OPTIONS_INIT;
-    o.empty_rows = options.empty_rows;
-    o.qk_scale = static_cast<float>(options.qk_scale);
-    o.window = static_cast<attnc_window>((options.window_left ? ATTNC_WINDOW_LEFT : 0) |
-                                         (options.window_right ? ATTNC_WINDOW_RIGHT : 0));
-    o.window_left = options.window_left.value_or(0);
-    o.window_right = options.window_right.value_or(0);
-    o.softcap = static_cast<float>(options.softcap);
-    o.qk_norm_epsilon = static_cast<float>(options.qk_norm_epsilon);
-    o.rotary = options.rotary;
-    return o;
-}
 
 bool Reference::empty_row(int64_t item, int64_t head, int64_t row) const {
     return lse[static_cast<size_t>((item * num_heads + head) * seq_q + row)] == -kInfinity;

@@ -37,23 +37,25 @@ struct ReferenceOptions {
 // The same for the runtime: target and allocator are left out.
 attnc_layer_options layer_options_of(const ReferenceOptions& options);
 
-// Keys and values of earlier calls, in front of a call's own: normalised and rotated already, and exact. Masks, biases
-// and diagonals count them.
+// Keys and values of earlier calls, in front of a call's own: normalised and rotated already, and exact. The diagonal
+// counts them, and so do masks, biases, probs and scores, whose seq_kv is the largest count of an item.
 struct ReferencePast {
-    attnc_tensor keys{};           // F32 [batch, num_kv_heads, past, head_dim]
+    attnc_tensor keys{};           // F32 [batch, num_kv_heads, past, head_dim]; rank 0: there are none
     attnc_tensor values{};         // F32 [batch, num_kv_heads, past, v_head_dim]
     std::vector<int64_t> lengths;  // [batch]: the first ones that an item has; empty: all
+    bool alone = false;            // the call has a query and attends the past, nothing else
 
-    int64_t extent() const { return keys.rank == 0 ? 0 : keys.extent[2]; }
+    bool given() const { return keys.rank != 0; }
     int64_t length(int64_t item) const {
-        return lengths.empty() ? extent() : lengths[static_cast<size_t>(item)];
+        if (!given()) return 0;
+        return lengths.empty() ? keys.extent[2] : lengths[static_cast<size_t>(item)];
     }
 };
 
 // Results in C order, dense. Rows past an item's query length are 0 (lse -inf), as the runtime leaves them.
 struct Reference {
     int64_t batch = 0, num_heads = 0, seq_q = 0;
-    int64_t keys = 0;          // of the past, seq_kv and the appended ones
+    int64_t keys = 0;          // seq_kv, with those of the past, and the appended ones
     int64_t appended = 0;      // of them
     int64_t out_features = 0;  // d_model, or num_heads * v_head_dim without output projection
     int64_t v_head_dim = 0;

@@ -90,7 +90,7 @@ void rotate_heads(Rows& rows, const Rotation& rotation, const std::vector<int64_
     for (int64_t n = 0; n < rows.count(); ++n) {
         const int64_t position = positions[static_cast<size_t>(n)];
         for (int64_t i = 0; i < rotation.dim / 2; ++i) {
-            double cos = 0, sin = 0, angle_error = 0;
+            double cos = 0, sin = 0, table_error = 0;
             if (rotation.frequencies.empty()) {
                 require_reference(0 <= position && position < rotation.cos.extent[0],
                                   "position outside of the rotary table");
@@ -101,7 +101,7 @@ void rotate_heads(Rows& rows, const Rotation& rotation, const std::vector<int64_
                     static_cast<long double>(position) * rotation.frequencies[static_cast<size_t>(i)];
                 cos = static_cast<double>(std::cos(angle)) * rotation.magnitude;
                 sin = static_cast<double>(std::sin(angle)) * rotation.magnitude;
-                angle_error = rotary_angle_error(static_cast<double>(angle));
+                table_error = rotary_table_error(static_cast<double>(angle), rotation.magnitude);
             }
             for (int64_t head = 0; head < heads; ++head) {
                 const auto start = static_cast<size_t>(n * rows.features + head * rotation.head_dim);
@@ -111,10 +111,8 @@ void rotate_heads(Rows& rows, const Rotation& rotation, const std::vector<int64_
                 const double b = rows.values[at_b], b_error = rows.errors[at_b];
                 rows.values[at_a] = a * cos - b * sin;
                 rows.values[at_b] = b * cos + a * sin;
-                rows.errors[at_a] =
-                    rotation_error(a, a_error, b, b_error, cos, sin, angle_error * rotation.magnitude);
-                rows.errors[at_b] =
-                    rotation_error(b, b_error, a, a_error, cos, sin, angle_error * rotation.magnitude);
+                rows.errors[at_a] = rotation_error(a, a_error, b, b_error, cos, sin, table_error);
+                rows.errors[at_b] = rotation_error(b, b_error, a, a_error, cos, sin, table_error);
             }
         }
     }

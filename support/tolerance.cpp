@@ -11,7 +11,7 @@ constexpr double u = kUnitRoundoff;
 constexpr double kLn2 = 0.693147180559945309417;
 
 // Roundings in units of u; their places are in docs/numerics.md.
-constexpr double kScoreRoundings = 4;  // beside the chain over head_dim: scale (2), two biases (2)
+constexpr double kScoreRoundings = 4;      // beside the chain over head_dim: scale (2), two biases (2)
 constexpr int64_t kSoftcapRoundings = 10;  // of softcap * tanh(score / softcap)
 constexpr int64_t kAlibiRoundings = 3;     // distance, slope * distance, the difference
 constexpr double kShiftRoundings = 6;      // of score - maximum (at most 2 scores): itself, times log2(e) (2)
@@ -90,9 +90,9 @@ NormError::NormError(int64_t head_dim, double root, double rms_error, double eps
     : root_(root),
       root_error_(rms_error),
       least_root_(std::max(root - rms_error, std::sqrt(epsilon))),
-      // Half of those of the mean (a chain of squares, 1 / head_dim, epsilon and its sum; squares that underflow), then
-      // root, quotient and two products.
-      roundings_((count(head_dim) + 4) / 2 + kSmallestNormal / (2 * u * root * root) + 4) {}
+      // Half of those of the sum of squares and epsilon (and of squares that underflow), then root, quotient, two products
+      // and the weight.
+      roundings_((count(head_dim) + 4) / 2 + kSmallestNormal / (2 * u * root * root) + 5) {}
 
 double NormError::of_feature(double x, double x_error, double weight) const {
     const double inherited =
@@ -101,19 +101,20 @@ double NormError::of_feature(double x, double x_error, double weight) const {
     return inherited + kSecondOrder * (u * roundings_ * size + kSmallestNormal * (1 + std::fabs(weight)));
 }
 
-double rotary_angle_error(double angle) {
+double rotary_table_error(double angle, double magnitude) {
+    constexpr double kTableRoundings = 1.02;  // of a result of at most the magnitude, its polynomial included
+    constexpr double kFrequencyRoundings = 10;  // in double: a power (2), its scaling (8)
     constexpr double kDoubleRoundoff = 0x1p-53;
-    constexpr double kAngleRoundings = 64;  // of the power (60), its product with the position, the reduction
-    return kAngleRoundings * kDoubleRoundoff * (std::fabs(angle) + 1);
+    return magnitude * (kTableRoundings * u + kFrequencyRoundings * kDoubleRoundoff * std::fabs(angle));
 }
 
 double rotation_error(double own, double own_error, double other, double other_error, double cos, double sin,
                       double table_error) {
-    constexpr double kRoundings = 3;  // cos and sin to float32, products, their sum
-    const double size = std::fabs(own * cos) + std::fabs(other * sin);
+    constexpr double kRoundings = 2;  // products, their sum
     const double inherited = std::fabs(cos) * own_error + std::fabs(sin) * other_error +
-                             table_error * (std::fabs(own) + std::fabs(other));
-    return kSecondOrder * (inherited + u * kRoundings * (size + inherited)) + 3 * kSmallestNormal;
+                             table_error * (std::fabs(own) + own_error + std::fabs(other) + other_error);
+    const double size = std::fabs(own * cos) + std::fabs(other * sin) + inherited;
+    return inherited + kSecondOrder * u * kRoundings * size + 3 * kSmallestNormal;
 }
 
 double projected_score_error(double qk_scale, int64_t head_dim, double q_sum, double k_sum, double q_error,

@@ -86,10 +86,11 @@ private:
     double roundings_;  // in units of kUnitRoundoff, of each result
 };
 
-// Error of a rotary angle in radians: made in double from a frequency that is a power in double.
-double rotary_angle_error(double angle);
+// Of a cosine or sine of position * frequency = angle radians, times magnitude, that a kernel makes.
+double rotary_table_error(double angle, double magnitude);
 
-// Of own * cos - other * sin (or + other * sin), where own, other, cos and sin are off by at most the errors given.
+// Of own * cos - other * sin (or + other * sin), where own and other are off by at most the errors given, cos and sin by
+// table_error.
 double rotation_error(double own, double own_error, double other, double other_error, double cos, double sin,
                       double table_error);
 

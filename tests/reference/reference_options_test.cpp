@@ -143,6 +143,7 @@ class Rotations : public ::testing::Test {
 protected:
     Rotations() : call(4, {1, 2, 3, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, {1, 1, 1, 1}) {
         call.config.rotary = Rotary::kHalf;
+        call.options.rotary.base = 10000;
         call.inputs.query_positions = view(position, {1, 1}, ATTNC_I64);
         call.inputs.key_positions = view(zeros, {1, 4}, ATTNC_I64);
     }
@@ -191,11 +192,12 @@ TEST_F(Rotations, TakeFrequenciesOrATable) {
 }
 
 TEST_F(Rotations, ScaleFrequencies) {
-    call.options.rotary = {.scaling = ATTNC_ROTARY_SCALING_LINEAR, .factor = 4};
+    call.options.rotary = {.base = 10000, .scaling = ATTNC_ROTARY_SCALING_LINEAR, .factor = 4};
     auto fast = turned(1, 3, 5.0 / 4), slow = turned(2, 4, 0.05 / 4);
     EXPECT_THAT(query(), Pointwise(DoubleNear(1e-14), {fast[0], slow[0], fast[1], slow[1]}));
     // Wavelengths are 2 pi and 200 pi. Between 64 / 4 and 64 / 1 nothing; the first stays, the second is divided.
-    call.options.rotary = {.scaling = ATTNC_ROTARY_SCALING_LLAMA3,
+    call.options.rotary = {.base = 10000,
+                           .scaling = ATTNC_ROTARY_SCALING_LLAMA3,
                            .factor = 8,
                            .low_freq_factor = 1,
                            .high_freq_factor = 4,
@@ -234,6 +236,7 @@ TEST(Past, IsInFrontOfTheCallsKeys) {
     Bare all(4, generated(5 * 4, 1, 1), generated(7 * 4, 2, 1), generated(7, 3, 1));
     all.inputs.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
     all.config.rotary = Rotary::kHalf;
+    all.options.rotary.base = 10000;
     std::vector<int64_t> queries = {2, 3, 4, 5, 6};
     all.inputs.query_positions = view(queries, {1, 5}, ATTNC_I64);
     const Reference want = all.run();
@@ -264,8 +267,11 @@ TEST(Past, HasLengthsOfItsOwn) {
     call.past.lengths = {2};
     const Reference r = call.run();
     EXPECT_THAT(r.out, ElementsAre(DoubleNear(3, 1e-15)));
-    EXPECT_THAT(r.probs, Pointwise(DoubleNear(1e-15), {1.0 / 3, 1.0 / 3, 1.0 / 3, 0.0}));
-    EXPECT_EQ(r.values_after, (std::vector<double>{1, 3, 5, 0}));
+    EXPECT_THAT(r.probs, Each(DoubleNear(1.0 / 3, 1e-15)));
+    EXPECT_EQ(r.values_after, (std::vector<double>{1, 3, 5}));
+    call.past.alone = true;  // a call that brings no keys of its own
+    EXPECT_THAT(call.run().out, ElementsAre(DoubleNear(2, 1e-15)));
+    EXPECT_EQ(call.run().values_after, (std::vector<double>{1, 3}));
 }
 
 }  // namespace
