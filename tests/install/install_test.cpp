@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "compiler/files.h"
 #include "compiler/subprocess.h"
@@ -24,7 +25,10 @@ protected:
         run({ATTNC_CMAKE, "--install", ATTNC_BUILD, "--prefix", folder() / "prefix"});
         fs::rename(folder() / "prefix", folder() / "moved");
     }
-    static void TearDownTestSuite() { delete folder_; }
+    static void TearDownTestSuite() {
+        delete folder_;
+        folder_ = nullptr;
+    }
 
     static const TestFolder& folder() { return *folder_; }
     static std::string attnc() { return folder() / "moved/bin/attnc"; }
@@ -108,6 +112,57 @@ TEST_F(Installed, LibrariesLiveBesideEachOtherAndBesideAHalideOfTheHost) {
          two + "/libfirst_attention.a", two + "/libsecond_attention.a", two + "/host_kernel.a",
          two + "/libattnc_runtime.a", "-ldl", "-pthread"});
     EXPECT_EQ(run({two + "/app"}), "two libraries and a Halide of the host's own\n");
+}
+
+// Two libraries in one program had the names of their runtimes in common, or lacked some (halide/Halide#7592, #2151,
+// #4894, #2816): two layers of different sizes, linked in both orders, and each in a shared object.
+class TwoLayers : public Installed {
+protected:
+    static void SetUpTestSuite() {
+        Installed::SetUpTestSuite();
+        for (const auto& [name, problem, d_model] : kLayers) {
+            const std::string library = std::string(name) + "_attention";
+            run({attnc(), "build", problem, "--name", library, "--target", "x86-64-linux", "-o", two()});
+            run({"/usr/bin/cc", "-std=c11", "-Wall", "-Werror", "-O1", "-fPIC", "-c", "-I" + two(),
+                 "-DHEADER=\"" + library + ".h\"", "-DLIBRARY=" + library,
+                 std::string("-DCHECK=check_") + name, std::string("-DD_MODEL=") + d_model, "-o",
+                 two() + "/" + name + ".o", ATTNC_PROJECTS "/two_layers/part.c"});
+        }
+    }
+
+    static std::string two() { return folder() / "two_layers"; }
+    static std::string archive(const std::string& layer) { return two() + "/lib" + layer + "_attention.a"; }
+
+private:
+    struct Layer {
+        const char *name, *problem, *d_model;
+    };
+    static constexpr Layer kLayers[] = {{"small", "d512_h8_f32_nomask_noprobs", "512"},
+                                        {"large", "d768_h12_f32_nomask_noprobs", "768"}};
+};
+
+TEST_F(TwoLayers, LinkIntoOneProgramInEitherOrder) {
+    for (const auto& [first, second] :
+         {std::pair<std::string, std::string>{"small", "large"}, {"large", "small"}}) {
+        const std::string program = two() + "/" + first + "_first";
+        run({"/usr/bin/cc", "-std=c11", "-Wall", "-Werror", "-o", program,
+             ATTNC_PROJECTS "/two_layers/linked.c", two() + "/" + first + ".o", two() + "/" + second + ".o",
+             archive(first), archive(second), two() + "/libattnc_runtime.a", "-pthread"});
+        EXPECT_EQ(run({program}), "both layers\n") << first << " first";
+    }
+}
+
+TEST_F(TwoLayers, InSharedObjectsOutliveEachOther) {
+    for (const std::string layer : {"small", "large"}) {
+        run({"/usr/bin/cc", "-shared", "-o", two() + "/" + layer + ".so", two() + "/" + layer + ".o",
+             archive(layer), two() + "/libattnc_runtime.a", "-pthread"});
+    }
+    const std::string program = two() + "/loaded";
+    run({"/usr/bin/cc", "-std=gnu11", "-Wall", "-Werror", "-o", program,
+         ATTNC_PROJECTS "/two_layers/loaded.c", "-ldl"});
+    const std::string small = two() + "/small.so", large = two() + "/large.so";
+    EXPECT_EQ(run({program, small, "check_small", large, "check_large"}), "one layer after the other\n");
+    EXPECT_EQ(run({program, large, "check_large", small, "check_small"}), "one layer after the other\n");
 }
 
 // Files of two builds must not link: the header names the hash of its own library.
