@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
@@ -199,16 +200,17 @@ private:
     bool first_ = true;
 };
 
-bool attend_all_keys(const Wave& wave, const QueryRange& range, RangeAttention& attention,
+bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, RangeAttention& attention,
                      const char** refused) {
     const attnc_layer& layer = wave.layer;
     const int64_t head = kv_head_of(layer, range.head);
     const KeyInterval seen = visible_keys(range);
     const int64_t tile = layer.layout.tile_kv;
     for (int64_t first = seen.first / tile * tile; first < seen.end; first += tile) {
-        const KeyBlock block = {key_rows(wave, *range.item, head, first),
-                                value_rows(wave, *range.item, head, first), first,
-                                least(tile, seen.end - first), false};
+        const int64_t count = least(tile, seen.end - first);
+        const KvRows rows =
+            kv_rows(wave, worker, *range.item, {head, first, count, most(first, seen.first), true});
+        const KeyBlock block = {rows.k, rows.v, first, count, false};
         if (!attention.add(block, refused)) return false;
     }
     if (layer.appended > 0) {
@@ -264,7 +266,7 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     if (row >= item.q_length) return true;
     const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
     RangeAttention attention(wave, worker, range);
-    if (!attend_all_keys(wave, range, attention, refused)) return false;
+    if (!attend_all_keys(wave, worker, range, attention, refused)) return false;
     const RowStats& stats = attention.stats();
     fill_empty_context(wave, range, stats, attention.context().data, attention.context().row_stride);
     if (wave.plan.keeps_row_stats) keep_stats(wave, range, stats);
@@ -307,10 +309,7 @@ int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
 }
 
 KeyInterval visible_keys(const QueryRange& range) {
-    const Item& item = *range.item;
-    const int64_t end = most(least(range.last() - 1 + item.last_key, item.kv_length), 0);
-    const int64_t first = most(range.row + item.first_key, 0);
-    return first < end ? KeyInterval{first, end} : KeyInterval{0, 0};
+    return visible_keys(*range.item, range.row, range.last());
 }
 
 KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key) {
@@ -328,18 +327,6 @@ HeadRows query_rows(const Wave& wave, const QueryRange& range) {
         return at_caller(wave.request.query, range.item->q_origin, range.head, range.row);
     return in_workspace(wave, wave.plan.q, range.head, wave.plan.rows_q, range.item->q_row + range.row,
                         wave.layer.qk_width);
-}
-
-HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
-    if (!wave.plan.copies_k) return at_caller(wave.request.key, item.kv_origin, kv_head, key);
-    const int64_t row = item.kv_row + key - item.kv_first;
-    return in_workspace(wave, wave.plan.k, kv_head, wave.plan.rows_kv, row, wave.layer.qk_width);
-}
-
-HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key) {
-    if (!wave.plan.copies_v) return at_caller(wave.request.value, item.kv_origin, kv_head, key);
-    const int64_t row = item.kv_row + key - item.kv_first;
-    return in_workspace(wave, wave.plan.v, kv_head, wave.plan.rows_kv, row, wave.layer.v_width);
 }
 
 RowStats kept_row_stats(const Wave& wave, const QueryRange& range) {

@@ -21,10 +21,6 @@ WorkList attend_work(const Wave& wave);
 // Rows past the items' query lengths: zeros, and -inf for lse.
 WorkList empty_tails_work(const Wave& wave);
 
-// The keys that some query of a range sees, but for those that masks drop; 0 to 0: none.
-struct KeyInterval {
-    int64_t first, end;
-};
 KeyInterval visible_keys(const QueryRange& range);
 
 // Heads as attention reads them, wherever they lie.
@@ -33,9 +29,6 @@ struct HeadRows {
     int64_t row_stride;
 };
 HeadRows query_rows(const Wave& wave, const QueryRange& range);
-// From `key` on, which is one of kv_first .. kv_end of the item.
-HeadRows key_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key);
-HeadRows value_rows(const Wave& wave, const Item& item, int64_t kv_head, int64_t key);
 
 // Where they are kept for averaged probabilities (Plan::keeps_row_stats).
 RowStats kept_row_stats(const Wave& wave, const QueryRange& range);

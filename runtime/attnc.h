@@ -50,8 +50,8 @@ typedef enum attnc_status {
     ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it */
     ATTNC_OVERLAP = 12,           /* an output overlaps an input, another output or the workspace */
     ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
-    ATTNC_WORKSPACE_TOO_SMALL = 14,
-    ATTNC_WORKSPACE_MISALIGNED = 15, /* the workspace must be aligned to 64 bytes */
+    ATTNC_WORKSPACE_TOO_SMALL = 14,  /* or the memory for a cache */
+    ATTNC_WORKSPACE_MISALIGNED = 15, /* the workspace, and a cache's memory, must be aligned to 64 bytes */
     ATTNC_OUT_OF_MEMORY = 16,
     ATTNC_NO_TARGET = 17, /* the target asked for is not in the library, or this CPU can't run it */
     ATTNC_NO_DEVICE = 18,
@@ -241,6 +241,31 @@ typedef enum attnc_causal {
     ATTNC_CAUSAL_OFFSET = 4        /* query i sees keys j <= i + causal_offsets[item] */
 } attnc_causal;
 
+/* Keys and values that stay from call to call, as attention reads them: projected, and normalised and rotated where the
+ * library does so. Only for a library with cache. It lives in the caller's memory and has no pointers inside: there is
+ * nothing to destroy, and its bytes may be moved to other memory that is aligned to 64 bytes. It serves every layer of the
+ * same widths: num_kv_heads, head_dim, v_head_dim and page size. */
+typedef struct attnc_cache attnc_cache;
+
+/* SLOTS: each slot holds keys 0 .. length of a sequence, at most capacity. RING: each slot holds the last keys, at most
+ * capacity, of a sequence of any length; for layers with window_left whose empty_rows is not mean_of_values. PAGED: pages
+ * of page_size keys (a number of the library; one without has none of this kind), which a call's block table gives to its
+ * items; the caller keeps the lengths. */
+typedef enum attnc_cache_kind {
+    ATTNC_CACHE_KIND_NOT_GIVEN = 0, /* as slots */
+    ATTNC_CACHE_SLOTS = 1,
+    ATTNC_CACHE_RING = 2,
+    ATTNC_CACHE_PAGED = 3
+} attnc_cache_kind;
+
+/* What a call does with its cache. APPEND: it puts its keys and values behind those that the item has there, then attends
+ * all. READ: it attends those that are there; key and value must be absent. */
+typedef enum attnc_cache_use {
+    ATTNC_CACHE_USE_NOT_GIVEN = 0, /* as append */
+    ATTNC_CACHE_APPEND = 1,
+    ATTNC_CACHE_READ = 2
+} attnc_cache_use;
+
 /* Inputs of a call. Self-attention: give query alone, or the same memory three times.
  *
  * Tokens have rank 3 [batch, seq, features], inner stride 1, the others free. In a library without input projections
@@ -279,6 +304,19 @@ typedef struct attnc_inputs {
     attnc_tensor position_offsets; /* I32 or I64 [batch] */
     attnc_tensor query_positions;  /* I32 or I64 [batch, seq_q] */
     attnc_tensor key_positions;    /* I32 or I64 [batch, seq_kv]; self-attention: query's, where not given */
+    /* A cache. key, value (or query in their place), key_lengths and key_positions are then those of the keys that the
+     * call appends; everything else counts all keys of an item, what it had and what it got: the diagonal, and masks,
+     * biases, probs and scores, whose seq_kv is the largest count of the call's items. Every refusal comes before
+     * anything is written; lengths grow when the call succeeds. After a failure they are as before, and so are the keys
+     * (of a ring, those that a repetition needs). With seq_q 0 a call only appends. */
+    attnc_cache* cache;
+    attnc_cache_use cache_use; /* with a cache only */
+    /* Which slots the items have; not given: item b has slot b. A call appends to a slot, and to a page, for one item. */
+    attnc_tensor cache_slots; /* I32 or I64 [batch] */
+    /* Paged only: key j of item b is in page block_table[b][j / page_size], where the item had cache_lengths[b] keys
+     * before the call. Entries past an item's keys are not read. */
+    attnc_tensor block_table;   /* I32 [batch, pages of an item], any strides */
+    attnc_tensor cache_lengths; /* I32 or I64 [batch] */
 } attnc_inputs;
 
 /* Which scores outputs.scores holds. Keys past an item's length have -inf in all of them, rows past its query length 0. */
@@ -343,6 +381,62 @@ attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, const attnc_l
  * workspace. batch 0 or seq_q 0: success, nothing written. */
 attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* inputs,
                                  const attnc_outputs* outputs, const attnc_run* run, attnc_error* error);
+
+/* slots are sequences, capacity the most keys of one; a paged cache has pages instead. The capacity of a ring is a multiple
+ * of 16 and has room for window_left and all keys of one call: 4096 + 256 for a window_left of 4096 and prefill in chunks
+ * of 256. */
+typedef struct attnc_cache_options {
+    size_t struct_size;
+    attnc_cache_kind kind;
+    int64_t slots, capacity, pages;
+} attnc_cache_options;
+#define ATTNC_CACHE_OPTIONS_INIT ATTNC_SIZED(attnc_cache_options)
+
+/* The size of a cache, and a cache in `memory`, which is aligned to 64 bytes and has at least that size. All slots are
+ * empty. Calls of one cache on different slots (or pages) may run at the same time, and so may calls that only read.
+ * Nothing may use a slot (or page) while a call appends to it, and no slot while attnc_cache_reorder runs. */
+attnc_status attnc_cache_bytes(const attnc_layer* layer, const attnc_cache_options* options, size_t* bytes,
+                               attnc_error* error);
+attnc_status attnc_cache_create(const attnc_layer* layer, const attnc_cache_options* options, void* memory,
+                                size_t bytes, attnc_cache** cache, attnc_error* error);
+
+/* Keys of a slot so far, in a ring those too that it doesn't hold any more. -1 for a slot that isn't there. */
+int64_t attnc_cache_length(const attnc_cache* cache, int64_t slot);
+
+/* Forgets the keys of a slot from `length` on; 0 clears it. A ring goes back only to a length that it still holds, and
+ * a call is refused whose window reaches keys that were overwritten before. */
+attnc_status attnc_cache_rewind(attnc_cache* cache, int64_t slot, int64_t length, attnc_error* error);
+
+/* Slot i takes over what slot from[i] held, for all i < count at once: duplicates, exchanges and cycles are right (beam
+ * search). In place, without other memory. A paged cache is reordered in its block tables, so it is refused here. */
+attnc_status attnc_cache_reorder(attnc_cache* cache, const int64_t* from, int64_t count, attnc_error* error);
+
+/* Keys first .. first + count of each item, of a slot or of the pages of a block table. */
+typedef struct attnc_cache_range {
+    size_t struct_size;
+    attnc_tensor slots;       /* I32 or I64 [batch]; not given: item b is slot b. Not for paged caches */
+    attnc_tensor block_table; /* I32 [batch, pages of an item]; paged only */
+    int64_t first, count;
+} attnc_cache_range;
+#define ATTNC_CACHE_RANGE_INIT ATTNC_SIZED(attnc_cache_range)
+
+/* Copies keys and values, as the cache holds them, to and from key [batch, num_kv_heads, count, head_dim] and value
+ * [batch, num_kv_heads, count, v_head_dim], F32, inner stride 1. Export: rank 0 or null: not wanted; every key must be
+ * there (in pages the caller knows). Import: both; slots have first + count keys afterwards. It begins at most at the
+ * slot's length; in a ring anywhere, and count is at most capacity. */
+attnc_status attnc_cache_export(const attnc_cache* cache, const attnc_cache_range* range,
+                                const attnc_tensor* key, const attnc_tensor* value, attnc_error* error);
+attnc_status attnc_cache_import(attnc_cache* cache, const attnc_cache_range* range, const attnc_tensor* key,
+                                const attnc_tensor* value, attnc_error* error);
+
+/* Projects keys and values into a cache, to be attended many times by calls with ATTNC_CACHE_READ: the encoder's output,
+ * for cross-attention. inputs has key, value, key_lengths, positions and the cache's fields; no query, masks or diagonal.
+ * Like a call, it appends: rewind the slot for another memory. memory_workspace names the bytes of workspace that it
+ * needs (data pointers may be null); those of attnc_layer_workspace_bound suffice as well. */
+attnc_status attnc_memory_project(const attnc_layer* layer, const attnc_inputs* inputs, attnc_cache* cache,
+                                  const attnc_run* run, attnc_error* error);
+attnc_status attnc_memory_workspace(const attnc_layer* layer, const attnc_inputs* inputs, attnc_cache* cache,
+                                    const attnc_run* run, size_t* bytes, attnc_error* error);
 
 /* A ready executor: `threads` threads in all, the calling one among them (threads - 1 are started). In a child of fork
  * it runs on the calling thread alone. One parallel_for at a time; others wait. From within a task of the same pool it

@@ -21,13 +21,23 @@ struct Checker {
     const attnc_outputs& out;
     bool needs_data;
     Request& r;
+    bool knows_keys = true;  // r.seq_kv is that of this call, not the most for a call of unknown lengths
 
     attnc_status tokens();
+    struct TokenRules;
+    attnc_status key_tokens(const TokenRules& rules);
+    attnc_status memory_tokens();
+    attnc_status sequences();
+    bool reads_cache() const { return in.cache != nullptr && number_of(in.cache_use) == ATTNC_CACHE_READ; }
+    // seq_kv as an extent of masks and outputs, with `more` keys behind.
+    int64_t key_extent(int64_t more = 0) const { return knows_keys ? r.seq_kv + more : kAny; }
     attnc_status token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
                               int64_t* seq);
     attnc_status packed_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* rows);
     attnc_status starts(const char* name, int64_t rows, ItemNumbers* numbers, int64_t* longest);
     attnc_status packing();
+    attnc_status cu_seqlens(const char* name, const attnc_tensor& t, int64_t wanted, ItemNumbers* numbers);
+    attnc_status packed_batch(const char* name, const attnc_tensor& t);
     attnc_status stand_in(const char* name, const char* by, int64_t got, int64_t wanted);
     attnc_status masks();
     attnc_status mask(const char* name, const attnc_tensor& t, attnc_dtype dtype, MaskView* view);

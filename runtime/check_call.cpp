@@ -14,7 +14,7 @@ attnc_status Checker::mask(const char* name, const attnc_tensor& t, attnc_dtype 
                            {{"batch", r.batch, true},
                             {"num_heads", heads, true},
                             {"seq_q", r.seq_q, true},
-                            {"seq_kv", r.seq_kv, true}}));
+                            {"seq_kv", key_extent(), true}}));
     const auto stride = [&](int i) { return t.extent[i] == 1 ? 0 : t.stride[i]; };
     *view = {t.data, stride(0), stride(1), stride(2), stride(3), true, stride(1) == 0 && stride(2) == 0};
     // One block of keys of one query is the least that a kernel takes.
@@ -35,7 +35,7 @@ attnc_status Checker::key_form(const char* name, const attnc_tensor& t, attnc_dt
                     {name, " is given, but the library was compiled without masks"});
     }
     ATTNC_TRY(check_tensor(error, {name, dtype, dtype, false, false, needs_data}, t,
-                           {{"batch", r.batch}, {"seq_kv", r.seq_kv}}));
+                           {{"batch", r.batch}, {"seq_kv", key_extent()}}));
     *view = {t.data, t.stride[0], 0, 0, 1, true, true};
     return ATTNC_OK;
 }
@@ -129,7 +129,8 @@ attnc_status Checker::probs() {
     }
     const Dim batch = {"batch", r.batch}, heads = {"num_heads", layer.config.num_heads},
               seq_q = {"seq_q", r.seq_q};
-    const Dim columns = {layer.appended > 0 ? "seq_kv + appended keys" : "seq_kv", r.seq_kv + layer.appended};
+    const Dim columns = {layer.appended > 0 ? "seq_kv + appended keys" : "seq_kv",
+                         key_extent(layer.appended)};
     if (given(each)) {
         ATTNC_TRY(check_tensor(error, {"probs", ATTNC_F32, ATTNC_F32, false, true, needs_data}, each,
                                {batch, heads, seq_q, columns}));
@@ -186,6 +187,39 @@ attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& r
     return ATTNC_OK;
 }
 
+// What a call has and a memory has no use for.
+attnc_status check_memory_inputs(attnc_error* error, const attnc_inputs& in) {
+    const struct {
+        const char* name;
+        const attnc_tensor& tensor;
+    } unused[] = {{"query", in.query},
+                  {"keep_mask", in.keep_mask},
+                  {"drop_mask", in.drop_mask},
+                  {"bias", in.bias},
+                  {"key_keep_mask", in.key_keep_mask},
+                  {"key_drop_mask", in.key_drop_mask},
+                  {"key_bias", in.key_bias},
+                  {"query_lengths", in.query_lengths},
+                  {"causal_offsets", in.causal_offsets},
+                  {"block_keep_mask", in.block_keep_mask},
+                  {"query_cu_seqlens", in.query_cu_seqlens},
+                  {"query_positions", in.query_positions}};
+    for (const auto& field : unused) {
+        if (!given(field.tensor)) continue;
+        return fail(error, ATTNC_UNEXPECTED_TENSOR, {field.name, " is given, but a memory has no queries"});
+    }
+    const struct {
+        const char* name;
+        int value;
+    } numbers[] = {{"causal", number_of(in.causal)}, {"cache_use", number_of(in.cache_use)}};
+    for (const auto& field : numbers) {
+        if (field.value == 0) continue;
+        return fail(error, ATTNC_BAD_VALUE,
+                    {field.name, " is ", field.value, ", but a memory has no queries, wanted 0"});
+    }
+    return ATTNC_OK;
+}
+
 }  // namespace
 
 attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
@@ -197,12 +231,36 @@ attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attn
                            outputs != nullptr ? &outputs->struct_size : nullptr, sizeof(attnc_outputs)));
     Checker checker = {error, layer, *inputs, *outputs, need == DataNeed::kAll, *request};
     ATTNC_TRY(checker.tokens());
+    if (!checker.reads_cache())
+        ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, key_rows_of, &request->key_lengths));
+    request->seq_kv = request->seq_new;
+    ATTNC_TRY(check_cache_use(error, layer, *inputs, need, request, &checker.knows_keys));
     ATTNC_TRY(checker.masks());
-    ATTNC_TRY(checker.lengths("key_lengths", inputs->key_lengths, key_rows_of, &request->key_lengths));
     ATTNC_TRY(
         checker.lengths("query_lengths", inputs->query_lengths, query_rows_of, &request->query_lengths));
     ATTNC_TRY(checker.diagonal());
+    if (checker.knows_keys && need == DataNeed::kAll) ATTNC_TRY(check_ring_rows(error, layer, *request));
     ATTNC_TRY(checker.outputs());
+    return check_executor(error, run, *request);
+}
+
+attnc_status check_memory(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
+                          attnc_cache* cache, const attnc_run* run, DataNeed need, Request* request) {
+    *request = {};
+    ATTNC_TRY(check_struct(error, "inputs", "attnc_inputs",
+                           inputs != nullptr ? &inputs->struct_size : nullptr, sizeof(attnc_inputs)));
+    ATTNC_TRY(check_cache_of_layer(error, layer, cache));
+    if (inputs->cache != nullptr && inputs->cache != cache)
+        return fail(error, ATTNC_BAD_VALUE, {"inputs.cache is another cache"});
+    ATTNC_TRY(check_memory_inputs(error, *inputs));
+    attnc_inputs all = *inputs;
+    all.cache = cache;
+    const attnc_outputs none = ATTNC_OUTPUTS_INIT;
+    request->causal = ATTNC_CAUSAL_NONE;
+    Checker checker = {error, layer, all, none, need == DataNeed::kAll, *request};
+    ATTNC_TRY(checker.memory_tokens());
+    ATTNC_TRY(checker.lengths("key_lengths", all.key_lengths, key_rows_of, &request->key_lengths));
+    ATTNC_TRY(check_cache_use(error, layer, all, need, request, &checker.knows_keys));
     return check_executor(error, run, *request);
 }
 

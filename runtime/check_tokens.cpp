@@ -5,7 +5,7 @@ namespace attnc {
 
 attnc_status Checker::token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view,
                                    int64_t* batch, int64_t* seq) {
-    if (r.query_starts.present) return packed_tensor(rule, t, view, seq);
+    if (r.query_starts.present || r.key_starts.present) return packed_tensor(rule, t, view, seq);
     const TensorRule tensor = {rule.name, ATTNC_F32, ATTNC_F32, false, false, needs_data};
     const Dim items = {"batch", *batch}, rows = {"seq", *seq};
     if (rule.may_be_split) {
@@ -73,19 +73,24 @@ attnc_status Checker::packing() {
         return fail(error, ATTNC_MISSING_TENSOR, {"key_cu_seqlens is missing"});
     if (!given(in.key) && given(in.key_cu_seqlens))
         return fail(error, ATTNC_UNEXPECTED_TENSOR, {"key_cu_seqlens is given, but key is missing"});
-    const auto read = [&](const char* name, const attnc_tensor& t, int64_t wanted, ItemNumbers* numbers) {
-        ATTNC_TRY(check_tensor(error, {name, ATTNC_I32, ATTNC_I64, false, false, true}, t,
-                               {{"batch + 1", wanted}}));
-        *numbers = {t.data, true, t.dtype == ATTNC_I64};
-        return ATTNC_OK;
-    };
-    ATTNC_TRY(read("query_cu_seqlens", in.query_cu_seqlens, kAny, &r.query_starts));
-    r.batch = in.query_cu_seqlens.extent[0] - 1;
-    if (r.batch < 0) {
-        return fail(error, ATTNC_BAD_EXTENT, {"query_cu_seqlens has no element, wanted batch + 1"});
-    }
+    ATTNC_TRY(cu_seqlens("query_cu_seqlens", in.query_cu_seqlens, kAny, &r.query_starts));
+    ATTNC_TRY(packed_batch("query_cu_seqlens", in.query_cu_seqlens));
     if (!given(in.key)) return ATTNC_OK;
-    return read("key_cu_seqlens", in.key_cu_seqlens, r.batch + 1, &r.key_starts);
+    return cu_seqlens("key_cu_seqlens", in.key_cu_seqlens, r.batch + 1, &r.key_starts);
+}
+
+attnc_status Checker::cu_seqlens(const char* name, const attnc_tensor& t, int64_t wanted,
+                                 ItemNumbers* numbers) {
+    ATTNC_TRY(
+        check_tensor(error, {name, ATTNC_I32, ATTNC_I64, false, false, true}, t, {{"batch + 1", wanted}}));
+    *numbers = {t.data, true, t.dtype == ATTNC_I64};
+    return ATTNC_OK;
+}
+
+attnc_status Checker::packed_batch(const char* name, const attnc_tensor& t) {
+    r.batch = t.extent[0] - 1;
+    if (r.batch >= 0) return ATTNC_OK;
+    return fail(error, ATTNC_BAD_EXTENT, {name, " has no element, wanted batch + 1"});
 }
 
 attnc_status Checker::stand_in(const char* name, const char* by, int64_t got, int64_t wanted) {
@@ -95,52 +100,88 @@ attnc_status Checker::stand_in(const char* name, const char* by, int64_t got, in
         {name, " is missing, and ", by, " cannot stand for it: it has ", got, " features, wanted ", wanted});
 }
 
-attnc_status Checker::tokens() {
-    const attnc_config& c = layer.config;
-    const bool may_be_split = !layer.has(ATTNC_CONFIG_IN_PROJ);
-    const Dim heads = {"num_heads", c.num_heads}, kv_heads = {"num_kv_heads", c.num_kv_heads};
-    const Dim qk_features = {"head_dim", c.head_dim}, v_features = {"v_head_dim", c.v_head_dim};
-    Dim q_merged = {"d_model", c.d_model}, k_merged = {"k_dim", c.k_dim}, v_merged = {"v_dim", c.v_dim};
-    if (may_be_split) {
-        q_merged = {"num_heads * head_dim", c.num_heads * c.head_dim};
-        k_merged = {"num_kv_heads * head_dim", c.num_kv_heads * c.head_dim};
-        v_merged = {"num_kv_heads * v_head_dim", c.num_kv_heads * c.v_head_dim};
+// The features that the layer's tokens have.
+struct Checker::TokenRules {
+    TokenRule query, key, value;
+    explicit TokenRules(const attnc_layer& layer) {
+        const attnc_config& c = layer.config;
+        const bool may_be_split = !layer.has(ATTNC_CONFIG_IN_PROJ);
+        const Dim heads = {"num_heads", c.num_heads}, kv_heads = {"num_kv_heads", c.num_kv_heads};
+        const Dim qk_features = {"head_dim", c.head_dim}, v_features = {"v_head_dim", c.v_head_dim};
+        Dim q_merged = {"d_model", c.d_model}, k_merged = {"k_dim", c.k_dim}, v_merged = {"v_dim", c.v_dim};
+        if (may_be_split) {
+            q_merged = {"num_heads * head_dim", c.num_heads * c.head_dim};
+            k_merged = {"num_kv_heads * head_dim", c.num_kv_heads * c.head_dim};
+            v_merged = {"num_kv_heads * v_head_dim", c.num_kv_heads * c.v_head_dim};
+        }
+        query = {"query", q_merged, heads, qk_features, may_be_split};
+        key = {"key", k_merged, kv_heads, qk_features, may_be_split};
+        value = {"value", v_merged, kv_heads, v_features, may_be_split};
     }
-    if (!given(in.query)) return fail(error, ATTNC_MISSING_TENSOR, {"query is missing"});
-    r.batch = kAny, r.seq_q = kAny, r.seq_kv = kAny;
-    ATTNC_TRY(packing());
-    ATTNC_TRY(token_tensor({"query", q_merged, heads, qk_features, may_be_split}, in.query, &r.query,
-                           &r.batch, &r.seq_q));
+};
+
+attnc_status Checker::key_tokens(const TokenRules& rules) {
     if (given(in.key)) {
-        ATTNC_TRY(token_tensor({"key", k_merged, kv_heads, qk_features, may_be_split}, in.key, &r.key,
-                               &r.batch, &r.seq_kv));
+        ATTNC_TRY(token_tensor(rules.key, in.key, &r.key, &r.batch, &r.seq_new));
     } else {
         if (given(in.value))
             return fail(error, ATTNC_UNEXPECTED_TENSOR, {"value is given, but key is missing"});
-        ATTNC_TRY(stand_in("key", "query", q_merged.extent, k_merged.extent));
+        ATTNC_TRY(stand_in("key", "query", rules.query.merged.extent, rules.key.merged.extent));
         r.key = r.query;
-        r.seq_kv = r.seq_q;
+        r.seq_new = r.seq_q;
     }
-    if (given(in.value)) {
-        ATTNC_TRY(token_tensor({"value", v_merged, kv_heads, v_features, may_be_split}, in.value, &r.value,
-                               &r.batch, &r.seq_kv));
+    if (given(in.value)) return token_tensor(rules.value, in.value, &r.value, &r.batch, &r.seq_new);
+    ATTNC_TRY(stand_in("value", given(in.key) ? "key" : "query", rules.key.merged.extent,
+                       rules.value.merged.extent));
+    r.value = r.key;
+    return ATTNC_OK;
+}
+
+attnc_status Checker::tokens() {
+    const TokenRules rules(layer);
+    if (!given(in.query)) return fail(error, ATTNC_MISSING_TENSOR, {"query is missing"});
+    r.batch = kAny, r.seq_q = kAny, r.seq_new = kAny;
+    ATTNC_TRY(packing());
+    ATTNC_TRY(token_tensor(rules.query, in.query, &r.query, &r.batch, &r.seq_q));
+    if (reads_cache()) {
+        r.seq_new = 0;
     } else {
-        ATTNC_TRY(stand_in("value", given(in.key) ? "key" : "query", k_merged.extent, v_merged.extent));
-        r.value = r.key;
+        ATTNC_TRY(key_tokens(rules));
     }
     if (r.query_starts.present) {
-        r.total_q = r.seq_q, r.total_kv = r.seq_kv;
+        r.total_q = r.seq_q, r.total_kv = r.seq_new;
         ATTNC_TRY(starts("query_cu_seqlens", r.total_q, &r.query_starts, &r.seq_q));
-        if (!r.key_starts.present) r.key_starts = r.query_starts;
-        ATTNC_TRY(starts("key_cu_seqlens", r.total_kv, &r.key_starts, &r.seq_kv));
+        if (!reads_cache()) {
+            if (!r.key_starts.present) r.key_starts = r.query_starts;
+            ATTNC_TRY(starts("key_cu_seqlens", r.total_kv, &r.key_starts, &r.seq_new));
+        }
     }
+    return sequences();
+}
+
+attnc_status Checker::sequences() {
     if (r.seq_q > layer.max_rows) {
         return fail(error, ATTNC_TOO_LARGE, {"seq_q is ", r.seq_q, ", at most ", layer.max_rows});
     }
-    if (r.seq_kv > layer.max_rows) {
-        return fail(error, ATTNC_TOO_LARGE, {"seq_kv is ", r.seq_kv, ", at most ", layer.max_rows});
+    if (r.seq_new > layer.max_rows) {
+        return fail(error, ATTNC_TOO_LARGE, {"seq_kv is ", r.seq_new, ", at most ", layer.max_rows});
     }
     return ATTNC_OK;
+}
+
+attnc_status Checker::memory_tokens() {
+    if (!given(in.key)) return fail(error, ATTNC_MISSING_TENSOR, {"key is missing"});
+    r.batch = kAny, r.seq_new = kAny;
+    if (given(in.key_cu_seqlens)) {
+        ATTNC_TRY(cu_seqlens("key_cu_seqlens", in.key_cu_seqlens, kAny, &r.key_starts));
+        ATTNC_TRY(packed_batch("key_cu_seqlens", in.key_cu_seqlens));
+    }
+    ATTNC_TRY(key_tokens(TokenRules(layer)));
+    if (r.key_starts.present) {
+        r.total_kv = r.seq_new;
+        ATTNC_TRY(starts("key_cu_seqlens", r.total_kv, &r.key_starts, &r.seq_new));
+    }
+    return sequences();
 }
 
 attnc_status Checker::packed_out(const TensorRule& rule, const attnc_tensor& t) {

@@ -2,20 +2,23 @@
 
 #include <cstring>
 
+#include "runtime/cache_rows.h"
 #include "runtime/nonfinite.h"
 
 namespace attnc {
 namespace {
 
-// Mean over the item's keys, in double so that the number of keys costs no exactness. Features of `v` 64 at a
-// time.
-void mean_of_values(const HeadRows& v, int64_t keys, int64_t width, float* mean) {
+// Mean over the item's keys, all of which are there, in double so that the number of keys costs no exactness. Features 64
+// at a time.
+void mean_of_values(const Wave& wave, const Item& item, int64_t kv_head, float* mean) {
     constexpr int64_t kFeatures = 64;
+    const KvPool pool = kv_pool(wave, item, kv_head);
+    const int64_t width = wave.layer.v_width, keys = item.kv_length;
     for (int64_t first = 0; first < width; first += kFeatures) {
         const int64_t count = width - first < kFeatures ? width - first : kFeatures;
         double sums[kFeatures] = {};
         for (int64_t j = 0; j < keys; ++j) {
-            const float* row = v.data + j * v.row_stride + first;
+            const float* row = pool.v.data + pool.row_of(j) * pool.v.row_stride + first;
             for (int64_t d = 0; d < count; ++d) sums[d] += static_cast<double>(row[d]);
         }
         for (int64_t d = 0; d < count; ++d) {
@@ -43,8 +46,7 @@ void fill_empty_context(const Wave& wave, const QueryRange& range, const RowStat
         } else if (layer.empty_rows == ATTNC_EMPTY_ROWS_NAN) {
             for (int64_t d = 0; d < width; ++d) row[d] = quiet_nan();
         } else {
-            const HeadRows v = value_rows(wave, *range.item, kv_head_of(layer, range.head), 0);
-            mean_of_values(v, range.item->kv_length, width, row);
+            mean_of_values(wave, *range.item, kv_head_of(layer, range.head), row);
         }
         filled = row;
     }

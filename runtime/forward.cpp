@@ -1,6 +1,7 @@
 // A call from its arguments to its outputs: checks, plan, then for each wave of items the stages of the
 // layer.
 #include "runtime/attend.h"
+#include "runtime/cache_rows.h"
 #include "runtime/carve.h"
 #include "runtime/masks.h"
 #include "runtime/plan.h"
@@ -13,86 +14,40 @@
 namespace attnc {
 namespace {
 
-// a + b, or what of int64_t is nearest.
-int64_t saturated_sum(int64_t a, int64_t b) {
-    int64_t sum = 0;
-    if (!__builtin_add_overflow(a, b, &sum)) return sum;
-    return b < 0 ? INT64_MIN : INT64_MAX;
-}
-
-int32_t within_limits(int64_t key) {
-    if (key > kNoLastKey) return kNoLastKey;
-    return key < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(key);
-}
-
-// Query i's own key is i + diagonal. Where a call names no diagonal, a window counts from the bottom-right one.
-int64_t diagonal(const Request& r, const Item& item) {
-    switch (r.causal) {
-        case ATTNC_CAUSAL_TOP_LEFT:
-            return 0;
-        case ATTNC_CAUSAL_OFFSET:
-            return r.causal_offsets.at(item.number);
-        default:
-            return int64_t{item.kv_length} - item.q_length;
-    }
-}
-
-// The item's interval of keys, from its lengths, the diagonal and the layer's window.
-void set_interval(const attnc_layer& layer, const Request& r, Item& item) {
-    const int64_t own = diagonal(r, item);
-    item.first_key = kNoFirstKey;
-    item.last_key = kNoLastKey;
-    if ((layer.window & ATTNC_WINDOW_LEFT) != 0)
-        item.first_key = within_limits(saturated_sum(own, -layer.window_left));
-    if (r.causal != ATTNC_CAUSAL_NONE) {
-        item.last_key = within_limits(saturated_sum(own, 1));
-    } else if ((layer.window & ATTNC_WINDOW_RIGHT) != 0) {
-        item.last_key = within_limits(saturated_sum(saturated_sum(own, layer.window_right), 1));
-    }
-}
-
 // Items first .. of the batch, as many as the workspace holds; only valid rows get a place there.
 void begin_wave(Wave& wave, int64_t first) {
     const Request& r = wave.request;
-    const bool needs_all_keys = wave.layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
-    const int64_t left = r.batch - first, tile = wave.layer.layout.tile_kv;
-    const int64_t most = left < wave.plan.wave_items ? left : wave.plan.wave_items;
-    wave.item_count = wave.q_rows = wave.kv_rows = 0;
+    const Plan& plan = wave.plan;
+    const int64_t left = r.batch - first;
+    const int64_t most = left < plan.wave_items ? left : plan.wave_items;
+    wave.item_count = wave.q_rows = wave.kv_rows = wave.new_rows = 0;
+    int64_t runs = 0;
     for (int64_t i = 0; i < most; ++i) {
-        Item& item = wave.items[i];
-        item.number = first + i;
-        item.q_origin = r.query_starts.present ? r.query_starts.at(item.number) : item.number;
-        item.kv_origin = r.key_starts.present ? r.key_starts.at(item.number) : item.number;
-        item.q_length = static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(item.number)
-                                                                     : query_rows_of(r, item.number));
-        item.kv_length = static_cast<int32_t>(r.key_lengths.present ? r.key_lengths.at(item.number)
-                                                                    : key_rows_of(r, item.number));
-        set_interval(wave.layer, r, item);
-        const KeyInterval seen = visible_keys({&item, 0, 0, item.q_length});
-        item.kv_first = item.kv_end = 0;
-        if (item.q_length > 0) {
-            item.kv_first = needs_all_keys ? 0 : static_cast<int32_t>(seen.first / tile * tile);
-            item.kv_end = needs_all_keys ? item.kv_length : static_cast<int32_t>(seen.end);
-        }
-        if (wave.q_rows + item.q_length > wave.plan.rows_q ||
-            wave.kv_rows + item.kv_used() > wave.plan.rows_kv)
-            return;
+        Item& item = wave.items[i] = make_item(wave.layer, r, first + i);
+        const int64_t projected = r.cache ? item.new_keys : item.kv_used();
+        if (wave.q_rows + item.q_length > plan.rows_q || wave.new_rows + projected > plan.rows_kv) return;
         ++wave.item_count;
         item.q_row = wave.q_rows;
         item.kv_row = wave.kv_rows;
+        item.new_row = wave.new_rows;
+        item.run_row = runs;
         wave.q_rows += item.q_length;
         wave.kv_rows += item.kv_used();
+        wave.new_rows += projected;
+        runs += runs_of(item);
     }
 }
 
 attnc_status run_wave(attnc_error* error, const Wave& wave) {
     Projection in[3];
-    WorkList first[4];
+    WorkList first[5];
     const int64_t projections = plan_in_projections(wave, in);
     int64_t lists = 0;
     first[lists++] = key_addend_work(wave);
+    first[lists++] = key_runs_work(wave);
     for (int64_t i = 0; i < projections; ++i) first[lists++] = work_of(in[i]);
     ATTNC_TRY(run_stage(error, wave, first, lists));
+    if (wave.request.seq_q == 0) return ATTNC_OK;
 
     const WorkList second[] = {attend_work(wave), empty_tails_work(wave)};
     ATTNC_TRY(run_stage(error, wave, second, 2));
@@ -101,6 +56,24 @@ attnc_status run_wave(attnc_error* error, const Wave& wave) {
     WorkList third[2] = {average_probs_work(wave)};
     if (plan_out_projection(wave, &out) != 0) third[1] = work_of(out);
     return run_stage(error, wave, third, 2);
+}
+
+attnc_status run_waves(attnc_error* error, const attnc_layer& layer, const Request& request, const Plan& plan,
+                       void* memory) {
+    auto* workspace = static_cast<unsigned char*>(memory);
+    Wave wave{.layer = layer,
+              .request = request,
+              .plan = plan,
+              .masks = use_masks(request),
+              .workspace = workspace,
+              .items = reinterpret_cast<Item*>(workspace + plan.items)};
+    forget_overwritten(request);
+    for (int64_t first = 0; first < request.batch; first += wave.item_count) {
+        begin_wave(wave, first);
+        ATTNC_TRY(run_wave(error, wave));
+    }
+    keep_lengths(request);
+    return ATTNC_OK;
 }
 
 attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run) {
@@ -185,16 +158,35 @@ extern "C" attnc_status attnc_layer_forward(const attnc_layer* layer, const attn
     ATTNC_TRY(check_workspace(error, plan, *run));
     ATTNC_TRY(check_overlaps(error, *inputs, *outputs, run->workspace, static_cast<size_t>(plan.bytes)));
     if (plan.bytes == 0) return ATTNC_OK;
-    auto* workspace = static_cast<unsigned char*>(run->workspace);
-    Wave wave{.layer = *layer,
-              .request = request,
-              .plan = plan,
-              .masks = use_masks(request),
-              .workspace = workspace,
-              .items = reinterpret_cast<Item*>(workspace + plan.items)};
-    for (int64_t first = 0; first < request.batch; first += wave.item_count) {
-        begin_wave(wave, first);
-        ATTNC_TRY(run_wave(error, wave));
-    }
+    return run_waves(error, *layer, request, plan, run->workspace);
+}
+
+extern "C" attnc_status attnc_memory_workspace(const attnc_layer* layer, const attnc_inputs* inputs,
+                                               attnc_cache* cache, const attnc_run* run, size_t* bytes,
+                                               attnc_error* error) {
+    if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
+    if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    Request request;
+    Plan plan;
+    ATTNC_TRY(check_memory(error, *layer, inputs, cache, run, DataNeed::kSizesOnly, &request));
+    ATTNC_TRY(plan_call(error, *layer, request, &plan));
+    *bytes = static_cast<size_t>(plan.bytes);
     return ATTNC_OK;
+}
+
+extern "C" attnc_status attnc_memory_project(const attnc_layer* layer, const attnc_inputs* inputs,
+                                             attnc_cache* cache, const attnc_run* run, attnc_error* error) {
+    if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
+    if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
+    Request request;
+    Plan plan;
+    ATTNC_TRY(check_memory(error, *layer, inputs, cache, run, DataNeed::kAll, &request));
+    ATTNC_TRY(plan_call(error, *layer, request, &plan));
+    ATTNC_TRY(check_workspace(error, plan, *run));
+    attnc_inputs all = *inputs;
+    all.cache = cache;
+    const attnc_outputs none = ATTNC_OUTPUTS_INIT;
+    ATTNC_TRY(check_overlaps(error, all, none, run->workspace, static_cast<size_t>(plan.bytes)));
+    if (plan.bytes == 0) return ATTNC_OK;
+    return run_waves(error, *layer, request, plan, run->workspace);
 }

@@ -1,5 +1,6 @@
 // Which memory of a call may not be shared. Tensors count as all bytes from their first to their last
 // element.
+#include "runtime/cache.h"
 #include "runtime/check.h"
 #include "runtime/request.h"
 
@@ -15,6 +16,11 @@ Span span_of(const char* name, const attnc_tensor& t) {
     if (!given(t) || t.data == nullptr || is_empty(t)) return {name, 0, 0};
     const auto begin = reinterpret_cast<uintptr_t>(t.data);
     return {name, begin, begin + static_cast<uintptr_t>((last_element(t) + 1) * dtype_bytes(t.dtype))};
+}
+
+Span cache_span(const attnc_cache* cache) {
+    const auto begin = reinterpret_cast<uintptr_t>(cache);
+    return {"the cache", begin, cache != nullptr ? begin + static_cast<uintptr_t>(cache->bytes) : begin};
 }
 
 bool overlap(const Span& a, const Span& b) { return a.begin < b.end && b.begin < a.end; }
@@ -40,7 +46,11 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
                          span_of("query_lengths", inputs.query_lengths),
                          span_of("causal_offsets", inputs.causal_offsets),
                          span_of("query_cu_seqlens", inputs.query_cu_seqlens),
-                         span_of("key_cu_seqlens", inputs.key_cu_seqlens)};
+                         span_of("key_cu_seqlens", inputs.key_cu_seqlens),
+                         span_of("cache_slots", inputs.cache_slots),
+                         span_of("block_table", inputs.block_table),
+                         span_of("cache_lengths", inputs.cache_lengths)};
+    const Span cache = cache_span(inputs.cache);
     for (const Span& out : written) {
         if (out.begin == out.end) continue;
         for (const Span& in : read) {
@@ -51,10 +61,13 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
                 return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", other->name});
         }
         if (overlap(out, scratch)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", scratch.name});
+        if (overlap(out, cache)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", cache.name});
     }
     for (const Span& in : read) {
         if (overlap(in, scratch)) return fail(error, ATTNC_OVERLAP, {in.name, " overlaps ", scratch.name});
+        if (overlap(in, cache)) return fail(error, ATTNC_OVERLAP, {in.name, " overlaps ", cache.name});
     }
+    if (overlap(cache, scratch)) return fail(error, ATTNC_OVERLAP, {cache.name, " overlaps ", scratch.name});
     return ATTNC_OK;
 }
 

@@ -20,12 +20,16 @@ constexpr int64_t kWaveRows = 4096;
 constexpr int64_t kTilesOfShortKeys = 4;
 constexpr int64_t kTilesOfLongKeys = 8;
 
+// Items of a wave with a cache: there is room for numbers per key of whole sequences.
+constexpr int64_t kCachedItems = 256;
+
 // Tasks for each thread that give even shares when tasks differ.
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kMaxThreads = 1 << 20;  // that shares are made for; far from overflow
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t wave_rows(const attnc_layer& layer) { return least(kWaveRows, layer.max_rows); }
 
@@ -37,6 +41,10 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     plan.worker_context = worker.take(kFloat, {plan.attend_rows, layer.v_width});
     if (plan.keeps_row_stats)
         plan.worker_probs = worker.take(kFloat, {plan.average_rows, plan.average_columns});
+    if (plan.block_keys > 0) {
+        plan.worker_k = worker.take(kFloat, {plan.block_keys, layer.qk_width});
+        plan.worker_v = worker.take(kFloat, {plan.block_keys, layer.v_width});
+    }
     plan.worker_scratch = worker.take(1, {layer.scratch_bytes});
     worker.take(1, {kAlignment});  // two threads' parts never share a pair of cache lines
     plan.worker_bytes = worker.bytes();
@@ -47,7 +55,8 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.copies_k) plan.k = all.take(kFloat, {layer.k_heads.planes(), plan.rows_kv, layer.qk_width});
     if (plan.copies_v) plan.v = all.take(kFloat, {layer.v_heads.planes(), plan.rows_kv, layer.v_width});
     if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
-    if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.rows_kv});
+    if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.attended});
+    if (plan.makes_key_runs) plan.key_runs = all.take(sizeof(int32_t), {plan.run_count});
     if (plan.keeps_row_stats) plan.row_stats = all.take(kFloat, {heads, 2, plan.rows_q});
     plan.workers = all.take(1, {plan.concurrency, plan.worker_bytes});
     if (worker.overflow() || all.overflow()) {
@@ -90,6 +99,17 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     return rows;
 }
 
+// What a call with a cache needs beside the rest.
+void plan_cache(const attnc_layer& layer, const Request& r, Plan& plan) {
+    // A ring has no more than this of an item, and the rest of the first block of keys.
+    const int64_t keys = least(r.seq_kv, r.cache.room() + layer.layout.tile_kv);
+    plan.attended = plan.wave_items * keys;
+    plan.makes_key_runs = !r.cache.cache->is(ATTNC_CACHE_SLOTS);
+    if (!plan.makes_key_runs) return;
+    plan.run_count = plan.wave_items * divide_up(keys, kRunKeys);
+    plan.block_keys = least(layer.layout.tile_kv, keys);
+}
+
 }  // namespace
 
 int64_t safe_rows(int64_t row_stride, int64_t size) {
@@ -119,23 +139,28 @@ MaskUse use_masks(const Request& r) {
 
 attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Request& r, Plan* plan) {
     *plan = {};
-    if (r.batch == 0 || r.seq_q == 0) return ATTNC_OK;
+    if (r.batch == 0 || (r.seq_q == 0 && !(r.cache.appends && r.seq_new > 0))) return ATTNC_OK;
     const attnc_config& c = layer.config;
-    const int64_t longest = most(most(r.seq_q, r.seq_kv), 1);
-    plan->wave_items = least(r.batch, most(wave_rows(layer) / longest, 1));
+    const int64_t longest = most(most(r.seq_q, r.seq_new), 1);
+    const int64_t items = r.cache ? least(r.batch, kCachedItems) : r.batch;
+    plan->wave_items = least(items, most(wave_rows(layer) / longest, 1));
     plan->rows_q = plan->wave_items * r.seq_q;
-    plan->rows_kv = plan->wave_items * r.seq_kv;
+    plan->rows_kv = plan->wave_items * r.seq_new;
     if (r.query_starts.present) {  // as many items as there is room for, since their lengths differ
-        plan->wave_items = least(r.batch, wave_rows(layer));
+        plan->wave_items = least(items, wave_rows(layer));
         plan->rows_q = least(r.total_q, most(wave_rows(layer), r.seq_q));
-        plan->rows_kv = least(r.total_kv, most(wave_rows(layer), r.seq_kv));
+        plan->rows_kv = least(r.total_kv, most(wave_rows(layer), r.seq_new));
     }
+    plan->attended = plan->rows_kv;
+    if (r.cache) plan_cache(layer, r, *plan);
     plan->concurrency = r.concurrency;
     const bool in_proj = layer.has(ATTNC_CONFIG_IN_PROJ);
     const int64_t keys = least(layer.layout.tile_kv, r.seq_kv), tile = layer.layout.tile_q;
     plan->copies_q = in_proj || !in_place(c.head_dim, layer.qk_width, r.query.row_stride, tile);
-    plan->copies_k = in_proj || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
-    plan->copies_v = in_proj || !in_place(c.v_head_dim, layer.v_width, r.value.row_stride, keys);
+    plan->copies_k =
+        r.cache ? r.cache.appends : in_proj || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
+    plan->copies_v = r.cache ? r.cache.appends
+                             : in_proj || !in_place(c.v_head_dim, layer.v_width, r.value.row_stride, keys);
     plan->owns_context =
         layer.has(ATTNC_CONFIG_OUT_PROJ) || !in_place(c.v_head_dim, layer.v_width, r.out.row_stride, tile);
     const MaskUse masks = use_masks(r);
@@ -158,7 +183,7 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     };
     plan->wave_items = least(limits.max_batch, wave_rows(layer));
     plan->rows_q = rows(limits.max_seq_q);
-    plan->rows_kv = rows(limits.max_seq_kv);
+    plan->rows_kv = plan->attended = rows(limits.max_seq_kv);
     plan->concurrency = limits.max_concurrency;
     plan->copies_q = plan->copies_k = plan->copies_v = plan->owns_context = true;
     plan->makes_key_addend = layer.has(ATTNC_CONFIG_MASKS);
@@ -166,6 +191,13 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);
+    if (layer.has(ATTNC_CONFIG_CACHE)) {
+        const int64_t items = least(plan->wave_items, kCachedItems);
+        plan->attended = most(plan->attended, items * limits.max_seq_kv);
+        plan->makes_key_runs = true;
+        plan->run_count = items * divide_up(limits.max_seq_kv, kRunKeys);
+        plan->block_keys = least(layer.layout.tile_kv, limits.max_seq_kv);
+    }
     return lay_out(error, layer, *plan);
 }
 

@@ -21,10 +21,14 @@ struct Plan {
     bool copies_q = false, copies_k = false, copies_v = false;  // projected, or split into padded heads
     bool owns_context = false;                                  // false: attention writes into out
     bool makes_key_addend = false;  // everything per key becomes one number to add, -inf where dropped
+    bool makes_key_runs = false;    // of a cache whose rows are not one after another
     bool keeps_row_stats = false;   // for probabilities that are only averaged
 
     // Rows that each head's plane of q and of k and v has room for.
     int64_t rows_q = 0, rows_kv = 0;
+    int64_t attended = 0;    // keys that there is room for in what is per key
+    int64_t run_count = 0;   // runs of 16 keys that there is room for
+    int64_t block_keys = 0;  // keys that a worker has room for
 
     // Offsets in the workspace, in bytes.
     int64_t items = kNoOffset;       // Item[wave_items]
@@ -32,7 +36,8 @@ struct Plan {
     int64_t k = kNoOffset;           // [plane][rows_kv][qk_width]
     int64_t v = kNoOffset;           // [plane][rows_kv][v_width]
     int64_t context = kNoOffset;     // [rows_q][num_heads][v_width]
-    int64_t key_addend = kNoOffset;  // [rows_kv]
+    int64_t key_addend = kNoOffset;  // [attended]
+    int64_t key_runs = kNoOffset;    // int32_t[run_count]: cache rows of the first key of each run
     int64_t row_stats = kNoOffset;   // [num_heads][2][rows_q]
     int64_t workers = kNoOffset;     // one part a task, each worker_bytes long
 
@@ -40,6 +45,8 @@ struct Plan {
     int64_t worker_row_stats = kNoOffset;  // three times [2][attend_rows]
     int64_t worker_context = kNoOffset;    // [attend_rows][v_width]: of a block of keys before it is merged
     int64_t worker_probs = kNoOffset;      // [average_rows][average_columns]
+    int64_t worker_k = kNoOffset;          // [block_keys][qk_width]: a block of keys from a cache
+    int64_t worker_v = kNoOffset;          // [block_keys][v_width]
     int64_t worker_scratch = kNoOffset;    // the kernels' arena
     int64_t worker_bytes = 0;
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
 #include "runtime/masks.h"
 
@@ -145,8 +146,10 @@ bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, cons
     const int64_t end = most(least(seen.end, last), first);
     const int64_t begin = least(most(seen.first / tile * tile, first), end);
     for (int64_t column = begin; column < end; column += tile) {
-        const KeySlice keys = {key_rows(wave, *range.item, head, column), column, least(tile, end - column),
-                               false};
+        const int64_t count = least(tile, end - column);
+        const KvRows rows =
+            kv_rows(wave, worker, *range.item, {head, column, count, most(column, seen.first), false});
+        const KeySlice keys = {rows.k, column, count, false};
         if (!call_attend_probs(wave, worker, range, stats, keys, to + column - first, row_stride))
             return false;
     }

@@ -1,5 +1,6 @@
 #include "runtime/project.h"
 
+#include "runtime/cache_rows.h"
 #include "runtime/call.h"
 
 namespace attnc {
@@ -164,6 +165,19 @@ bool copy_heads(const Wave& wave, const Projection& p, int64_t head, const Stret
     return call.run(wave.layer.kernel(kernel), worker.task);
 }
 
+// What a piece of work made of keys or values goes into the cache.
+void keep_part(const Wave& wave, const Projection& p, const Part& part, const Stretch& s) {
+    const HeadPanels& h = p.heads;
+    const int64_t heads = wave.layer.config.num_kv_heads;
+    const int64_t first = part.first_group * h.heads_per_panel;
+    const int64_t end = least(first + part.groups * h.heads_per_panel, heads);  // the others are padding
+    const int64_t panel = h.width / h.panels_per_head;
+    for (int64_t head = first; head < end; ++head) {
+        keep_rows(wave, {p.to.data + head * p.to.head_stride + s.row * h.width, s.item, s.item_row, s.count,
+                         head, part.first_panel * panel, part.panels * panel, p.keeps == Keeps::kValues});
+    }
+}
+
 const char* kernel_of(const Projection& p) {
     if (p.weights != nullptr) return p.heads_out ? "project_heads" : "project_out";
     return p.heads_out ? "split_heads" : "merge_heads";
@@ -188,20 +202,23 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
             *refused = kernel_of(p);
             return false;
         }
+        if (p.keeps != Keeps::kNothing) keep_part(wave, p, part, s);
         row += s.count;
     }
     return true;
 }
 
-Rows make_rows(const Wave& wave, bool keys, int64_t batch_stride, int64_t row_stride,
+Rows make_rows(const Wave& wave, RowKind kind, int64_t batch_stride, int64_t row_stride,
                int64_t workspace_stride) {
     const int64_t call_rows = least(safe_rows(row_stride, kFloat), safe_rows(workspace_stride, kFloat));
-    return {wave.items, wave.item_count, keys,       keys ? wave.kv_rows : wave.q_rows,
-            1,          batch_stride,    row_stride, call_rows};
+    const int64_t total = kind == RowKind::kQueries ? wave.q_rows : wave.new_rows;
+    return {wave.items, wave.item_count, kind, total, 1, batch_stride, row_stride, call_rows};
 }
 
 struct InSide {
-    bool wanted, keys;
+    bool wanted;
+    RowKind kind;
+    Keeps keeps;
     const TokenView& from;
     const PackedWeights& weights;
     const HeadPanels& heads;
@@ -212,11 +229,12 @@ Projection make_in_projection(const Wave& wave, const InSide& side) {
     Projection p = {};
     const bool projects = wave.layer.has(ATTNC_CONFIG_IN_PROJ);
     const int64_t width = side.heads.width;
-    p.rows = make_rows(wave, side.keys, side.from.batch_stride, side.from.row_stride, width);
+    p.rows = make_rows(wave, side.kind, side.from.batch_stride, side.from.row_stride, width);
     p.weights = projects ? &side.weights : nullptr;
     p.from = side.from;
     p.to = {wave.at<float>(side.offset), 0, side.plane_rows * width, width};
     p.heads_out = true;
+    p.keeps = side.keeps;
     p.heads = side.heads;
     p.features = side.features;
     return p;
@@ -229,10 +247,14 @@ int64_t plan_in_projections(const Wave& wave, Projection* projections) {
     const attnc_config& c = l.config;
     const Request& r = wave.request;
     const Plan& plan = wave.plan;
+    const RowKind keys = r.cache ? RowKind::kAppended : RowKind::kKeys;
     const InSide sides[] = {
-        {plan.copies_q, false, r.query, l.wq, l.q_heads, plan.q, plan.rows_q, c.head_dim},
-        {plan.copies_k, true, r.key, l.wk, l.k_heads, plan.k, plan.rows_kv, c.head_dim},
-        {plan.copies_v, true, r.value, l.wv, l.v_heads, plan.v, plan.rows_kv, c.v_head_dim},
+        {plan.copies_q, RowKind::kQueries, Keeps::kNothing, r.query, l.wq, l.q_heads, plan.q, plan.rows_q,
+         c.head_dim},
+        {plan.copies_k, keys, r.cache ? Keeps::kKeys : Keeps::kNothing, r.key, l.wk, l.k_heads, plan.k,
+         plan.rows_kv, c.head_dim},
+        {plan.copies_v, keys, r.cache ? Keeps::kValues : Keeps::kNothing, r.value, l.wv, l.v_heads, plan.v,
+         plan.rows_kv, c.v_head_dim},
     };
     int64_t count = 0;
     for (const InSide& side : sides) {
@@ -249,7 +271,7 @@ int64_t plan_out_projection(const Wave& wave, Projection* projection) {
     const int64_t context_stride = l.config.num_heads * l.v_width;
     const OutView& out = wave.request.out;
     Projection& p = *projection = {};
-    p.rows = make_rows(wave, false, out.batch_stride, out.row_stride, context_stride);
+    p.rows = make_rows(wave, RowKind::kQueries, out.batch_stride, out.row_stride, context_stride);
     p.weights = projects ? &l.wo : nullptr;
     p.from = {wave.at<float>(wave.plan.context), 0, l.v_width, context_stride};
     p.to = out;

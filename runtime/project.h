@@ -7,6 +7,9 @@
 
 namespace attnc {
 
+// What of a projection stays in the call's cache.
+enum class Keeps { kNothing, kKeys, kValues };
+
 // One projection of a call, or where the layer has none, the copy that splits or merges heads.
 struct Projection {
     Rows rows;
@@ -14,8 +17,9 @@ struct Projection {
     TokenView from;                // the caller's tokens, or the context in the workspace
     OutView to;                    // planes of heads in the workspace, or the caller's output
     bool heads_out;                // true: project_heads, from the caller; false: project_out, to the caller
-    HeadPanels heads;              // of project_heads and of copies
-    int64_t features;              // of a head on the caller's side; out: of the caller's output row
+    Keeps keeps;
+    HeadPanels heads;                // of project_heads and of copies
+    int64_t features;                // of a head on the caller's side; out: of the caller's output row
     int64_t panel_step, group_step;  // panels of a head, and groups of heads, in one piece of work
     int64_t panel_parts, group_parts;
     int64_t count() const { return rows.chunks * panel_parts * group_parts; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "runtime/attnc.h"
+#include "runtime/cache.h"
 #include "runtime/layer.h"
 
 namespace attnc {
@@ -37,8 +38,35 @@ struct ItemNumbers {
     }
 };
 
+// The cache of a call, and which of its rows the items have.
+struct CacheUse {
+    attnc_cache* cache;  // null: none
+    bool appends;
+    ItemNumbers slots;          // not present: item b has slot b
+    ItemNumbers paged_lengths;  // keys there before the call
+    const int32_t* table;       // page n of item b at table[b * table_stride + n * page_stride]
+    int64_t table_stride, page_stride, table_pages;
+
+    explicit operator bool() const { return cache != nullptr; }
+    int64_t slot(int64_t item) const { return slots.present ? slots.at(item) : item; }
+    // Keys that the item has before the call.
+    int64_t held(int64_t item) const {
+        return cache->is(ATTNC_CACHE_PAGED) ? paged_lengths.at(item) : cache->length_of(slot(item));
+    }
+    CachePlace place(int64_t item) const {
+        if (!cache->is(ATTNC_CACHE_PAGED)) return {cache, slot(item), nullptr, 0};
+        return {cache, 0, table + item * table_stride, page_stride};
+    }
+    // The most keys of an item that are there at a time.
+    int64_t room() const {
+        return cache->is(ATTNC_CACHE_PAGED) ? table_pages * cache->page_size : cache->capacity;
+    }
+};
+
 struct Request {
-    int64_t batch, seq_q, seq_kv;  // packed tokens: the longest of the batch
+    int64_t batch, seq_q;  // packed tokens: the longest of the batch
+    int64_t seq_kv;        // keys that are attended; with a cache the most of an item
+    int64_t seq_new;       // rows of key and value: seq_kv, with a cache the keys that are appended
     TokenView query, key, value;
     MaskView keep_mask, drop_mask, bias;              // rank 4
     MaskView key_keep_mask, key_drop_mask, key_bias;  // [batch, seq_kv]
@@ -46,7 +74,8 @@ struct Request {
     ItemNumbers query_starts,
         key_starts;             // packed tokens: first rows of the items, and the end of the last one
     int64_t total_q, total_kv;  // rows of packed tokens
-    attnc_causal causal;        // never NOT_GIVEN
+    CacheUse cache;
+    attnc_causal causal;  // never NOT_GIVEN
     OutView out;
     OutView probs, probs_averaged;  // row_stride steps over queries; data null where not asked for
     OutView lse;
@@ -60,7 +89,15 @@ inline int64_t query_rows_of(const Request& r, int64_t item) {
     return r.query_starts.present ? r.query_starts.at(item + 1) - r.query_starts.at(item) : r.seq_q;
 }
 inline int64_t key_rows_of(const Request& r, int64_t item) {
-    return r.key_starts.present ? r.key_starts.at(item + 1) - r.key_starts.at(item) : r.seq_kv;
+    return r.key_starts.present ? r.key_starts.at(item + 1) - r.key_starts.at(item) : r.seq_new;
+}
+// Keys that an item brings, and those that it attends.
+inline int64_t new_keys_of(const Request& r, int64_t item) {
+    return r.key_lengths.present ? r.key_lengths.at(item) : key_rows_of(r, item);
+}
+inline int64_t all_keys_of(const Request& r, int64_t item) {
+    if (!r.cache) return new_keys_of(r, item);
+    return r.cache.held(item) + (r.cache.appends ? new_keys_of(r, item) : 0);
 }
 
 enum class DataNeed { kSizesOnly, kAll };
@@ -70,7 +107,20 @@ enum class DataNeed { kSizesOnly, kAll };
 attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
                         const attnc_outputs* outputs, const attnc_run* run, DataNeed need, Request* request);
 
-// Refuses outputs that overlap inputs, each other or the workspace, and a workspace that overlaps an input.
+// The same for attnc_memory_project: the Request appends keys and has no query.
+attnc_status check_memory(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
+                          attnc_cache* cache, const attnc_run* run, DataNeed need, Request* request);
+
+// The cache's fields of inputs; batch, seq_new and key_lengths are there already. Gives cache and seq_kv. With kSizesOnly
+// and lengths, slots or pages without data seq_kv is the most that it can be, and `known` false.
+attnc_status check_cache_use(attnc_error* error, const attnc_layer& layer, const attnc_inputs& inputs,
+                             DataNeed need, Request* request, bool* known);
+
+// Whether a ring has room for what the call's items see. The rest of the request is complete.
+attnc_status check_ring_rows(attnc_error* error, const attnc_layer& layer, const Request& request);
+
+// Refuses outputs that overlap inputs, each other or the workspace, and a workspace or cache that overlaps an
+// input.
 attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, const attnc_outputs& outputs,
                             const void* workspace, size_t workspace_bytes);
 

@@ -7,21 +7,28 @@
 
 namespace attnc {
 
+// Appended: the keys that a call puts into its cache. Keys: those that a call without a cache attends.
+enum class RowKind { kQueries, kKeys, kAppended };
+
 // The rows of queries, or of keys, of a wave. Memory of the caller has `batch_stride` from item to item.
 struct Rows {
     const Item* items;
     int64_t item_count;
-    bool keys;                         // false: queries
+    RowKind kind;
     int64_t total;                     // valid ones
     int64_t chunks;                    // of about equal size, each a piece of work
     int64_t batch_stride, row_stride;  // of the caller's tensor, in elements
     int64_t call_rows;                 // at most, for one kernel call
 
-    int64_t first(int64_t i) const { return keys ? items[i].kv_row : items[i].q_row; }
-    int64_t length(int64_t i) const { return keys ? items[i].kv_used() : items[i].q_length; }
-    int64_t origin(int64_t i) const { return keys ? items[i].kv_origin : items[i].q_origin; }
+    bool queries() const { return kind == RowKind::kQueries; }
+    int64_t first(int64_t i) const { return queries() ? items[i].q_row : items[i].new_row; }
+    int64_t length(int64_t i) const {
+        if (queries()) return items[i].q_length;
+        return kind == RowKind::kKeys ? items[i].kv_used() : items[i].new_keys;
+    }
+    int64_t origin(int64_t i) const { return queries() ? items[i].q_origin : items[i].kv_origin; }
     // Rows of the item that come before its first one here.
-    int64_t skipped(int64_t i) const { return keys ? items[i].kv_first : 0; }
+    int64_t skipped(int64_t i) const { return kind == RowKind::kKeys ? items[i].kv_first : 0; }
 };
 
 // Rows that lie one after another in the caller's tensor and in the workspace.

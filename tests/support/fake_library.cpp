@@ -167,6 +167,7 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         set(ATTNC_KERNEL_ATTEND_PROBS, {scores, masks, {ATTNC_ARGUMENT_ROW_STATS_IN, ATTNC_ARGUMENT_PROBS}});
         set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_ATTEND_DECODE, {});
         return all;
     }();
     return (*orders)[static_cast<size_t>(kernel)];
@@ -423,6 +424,8 @@ int32_t entry(void** argv) {
     return refuses(kernel, argv, &code) ? code : body(kernel, argv);
 }
 
+int32_t no_scalar_form(void**) { return -1; }
+
 attnc_kernel_argv body_of(int kernel) {
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
@@ -445,6 +448,8 @@ attnc_kernel_argv body_of(int kernel) {
             return entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>;
         case ATTNC_KERNEL_MERGE_HEADS:
             return entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>;
+        case ATTNC_KERNEL_ATTEND_DECODE:
+            return no_scalar_form;
         default:
             throw std::logic_error(std::string("no scalar form of kernel ") + kernel_name(kernel));
     }

@@ -212,11 +212,18 @@ struct RowsTest : ::testing::Test {
         items.assign(lengths.size(), Item{});
         int64_t total = 0;
         for (size_t i = 0; i < lengths.size(); ++i) {
-            items[i].q_row = total, items[i].q_length = lengths[i], items[i].number = static_cast<int64_t>(i);
+            items[i].q_row = total, items[i].q_length = lengths[i],
+            items[i].q_origin = static_cast<int64_t>(i);
             total += lengths[i];
         }
         EXPECT_LE(seq * 8, batch_stride);
-        return {items.data(), static_cast<int64_t>(items.size()), false, total, chunks, batch_stride, 8,
+        return {items.data(),
+                static_cast<int64_t>(items.size()),
+                RowKind::kQueries,
+                total,
+                chunks,
+                batch_stride,
+                8,
                 INT64_MAX};
     }
     // Lengths of the calls that all chunks make.
@@ -265,10 +272,11 @@ TEST_F(RowsTest, AStretchKeepsToTheMostThatACallTakes) {
 // Keys before the first one of an item that some query sees have no place in the workspace.
 TEST_F(RowsTest, SkippedKeysHaveNoRows) {
     items.assign(3, Item{});
+    for (size_t i = 0; i < 3; ++i) items[i].kv_origin = static_cast<int64_t>(i);
     items[0].kv_first = 16, items[0].kv_end = 50;
-    items[1].kv_end = 50, items[1].kv_row = 34;
-    items[2].kv_first = 8, items[2].kv_end = 50, items[2].kv_row = 84;
-    const Rows rows = {items.data(), 3, true, 126, 1, 400, 8, INT64_MAX};
+    items[1].kv_end = 50, items[1].new_row = 34;
+    items[2].kv_first = 8, items[2].kv_end = 50, items[2].new_row = 84;
+    const Rows rows = {items.data(), 3, RowKind::kKeys, 126, 1, 400, 8, INT64_MAX};
     const Stretch first = stretch_at(rows, 0, 126), second = stretch_at(rows, first.count, 126);
     EXPECT_EQ(first.item_row, 16);
     EXPECT_EQ(first.count, 34 + 50);  // the second item follows, in the caller's memory too
