@@ -219,6 +219,17 @@ enum class EmptyRows {
     kNan = ATTNC_EMPTY_ROWS_NAN,
 };
 
+enum class CacheKind {
+    kSlots = ATTNC_CACHE_SLOTS,
+    kRing = ATTNC_CACHE_RING,
+    kPaged = ATTNC_CACHE_PAGED,
+};
+
+enum class CacheUse {
+    kAppend = ATTNC_CACHE_APPEND,
+    kRead = ATTNC_CACHE_READ,
+};
+
 struct Weights {
     Tensor wq, wk, wv, wo;                // [out_features, in_features]
     Tensor bq, bk, bv, bo;                // [out_features]
@@ -269,6 +280,11 @@ struct Inputs {
     Causal causal = Causal::kNotGiven;
     Lengths causal_offsets;
     Lengths query_cu_seqlens, key_cu_seqlens;  // [batch + 1]: packed tokens
+    attnc_cache* cache = nullptr;              // Cache::c()
+    CacheUse cache_use = CacheUse::kAppend;
+    Lengths cache_slots;              // [batch]; none: item b has slot b
+    View<const int32_t> block_table;  // [batch, pages of an item]; paged only
+    Lengths cache_lengths;            // [batch]; paged only
 
     attnc_inputs c() const {
         attnc_inputs in = ATTNC_INPUTS_INIT;
@@ -280,6 +296,10 @@ struct Inputs {
         in.causal = static_cast<attnc_causal>(causal);
         in.causal_offsets = causal_offsets.c();
         in.query_cu_seqlens = query_cu_seqlens.c(), in.key_cu_seqlens = key_cu_seqlens.c();
+        in.cache = cache;
+        if (cache != nullptr) in.cache_use = static_cast<attnc_cache_use>(cache_use);
+        in.cache_slots = cache_slots.c(), in.block_table = block_table.c();
+        in.cache_lengths = cache_lengths.c();
         return in;
     }
 };
@@ -387,11 +407,109 @@ public:
         detail::check(attnc_layer_forward(layer_.get(), &in, &out, &run, &error), error);
     }
 
+    // Projects key and value of the inputs into their cache, to be read by many calls.
+    void project_memory(const Inputs& inputs, std::span<std::byte> workspace,
+                        const attnc_executor* executor = nullptr) const {
+        const attnc_inputs in = memory_inputs(inputs);
+        attnc_run run = ATTNC_RUN_INIT;
+        run.workspace = workspace.data();
+        run.workspace_bytes = workspace.size();
+        run.executor = executor;
+        attnc_error error{};
+        detail::check(attnc_memory_project(layer_.get(), &in, in.cache, &run, &error), error);
+    }
+    size_t memory_workspace(const Inputs& inputs, const attnc_executor* executor = nullptr) const {
+        const attnc_inputs in = memory_inputs(inputs);
+        attnc_run run = ATTNC_RUN_INIT;
+        run.executor = executor;
+        attnc_error error{};
+        size_t bytes = 0;
+        detail::check(attnc_memory_workspace(layer_.get(), &in, in.cache, &run, &bytes, &error), error);
+        return bytes;
+    }
+
 private:
+    // A memory is appended; its inputs don't name a use.
+    static attnc_inputs memory_inputs(const Inputs& inputs) {
+        attnc_inputs in = inputs.c();
+        if (inputs.cache_use == CacheUse::kAppend) in.cache_use = ATTNC_CACHE_USE_NOT_GIVEN;
+        return in;
+    }
     struct Destroy {
         void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
     };
     std::unique_ptr<attnc_layer, Destroy> layer_;
+};
+
+struct CacheOptions {
+    CacheKind kind = CacheKind::kSlots;
+    int64_t slots = 0, capacity = 0;  // sequences, and keys of each
+    int64_t pages = 0;                // instead of them, where paged
+};
+
+// Keys first .. first + count of each item.
+struct CacheRange {
+    Lengths slots;                    // none: item b is slot b
+    View<const int32_t> block_table;  // paged only
+    int64_t first = 0, count = 0;
+
+    attnc_cache_range c() const {
+        attnc_cache_range range = ATTNC_CACHE_RANGE_INIT;
+        range.slots = slots.c(), range.block_table = block_table.c();
+        range.first = first, range.count = count;
+        return range;
+    }
+};
+
+// Keys and values that stay from call to call, in memory of its own. Movable; must outlive the calls that use it. Throws
+// std::bad_alloc when there is no memory.
+class Cache {
+public:
+    Cache(const Layer& layer, const CacheOptions& options) {
+        attnc_cache_options o = ATTNC_CACHE_OPTIONS_INIT;
+        o.kind = static_cast<attnc_cache_kind>(options.kind);
+        o.slots = options.slots, o.capacity = options.capacity, o.pages = options.pages;
+        attnc_error error{};
+        detail::check(attnc_cache_bytes(layer.c(), &o, &bytes_, &error), error);
+        memory_.reset(static_cast<std::byte*>(::operator new (bytes_, std::align_val_t{64})));
+        detail::check(attnc_cache_create(layer.c(), &o, memory_.get(), bytes_, &cache_, &error), error);
+    }
+
+    attnc_cache* c() const { return cache_; }
+    size_t bytes() const { return bytes_; }
+
+    int64_t length(int64_t slot) const { return attnc_cache_length(cache_, slot); }
+    // Forgets the keys of a slot from `length` on.
+    void rewind(int64_t slot, int64_t length) {
+        attnc_error error{};
+        detail::check(attnc_cache_rewind(cache_, slot, length, &error), error);
+    }
+    void clear(int64_t slot) { rewind(slot, 0); }
+    // Slot i takes over what slot from[i] held, all at once.
+    void reorder(std::span<const int64_t> from) {
+        attnc_error error{};
+        detail::check(attnc_cache_reorder(cache_, from.data(), static_cast<int64_t>(from.size()), &error),
+                      error);
+    }
+    // [batch, num_kv_heads, count, features of a head]; a tensor that isn't given is not written.
+    void export_to(const CacheRange& range, const MutableTensor& key, const MutableTensor& value) const {
+        const attnc_cache_range r = range.c();
+        attnc_error error{};
+        detail::check(attnc_cache_export(cache_, &r, &key.c(), &value.c(), &error), error);
+    }
+    void import_from(const CacheRange& range, const Tensor& key, const Tensor& value) {
+        const attnc_cache_range r = range.c();
+        attnc_error error{};
+        detail::check(attnc_cache_import(cache_, &r, &key.c(), &value.c(), &error), error);
+    }
+
+private:
+    struct Free {
+        void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
+    };
+    std::unique_ptr<std::byte, Free> memory_;
+    size_t bytes_ = 0;
+    attnc_cache* cache_ = nullptr;
 };
 
 // A layer with a workspace of its own, for one thread at a time. It grows in reserve() only: a call beyond
@@ -419,6 +537,10 @@ public:
 
     void forward(const Inputs& inputs, const Outputs& outputs) {
         layer_->forward(inputs, outputs, std::span<std::byte>(workspace_.get(), bytes_), executor_);
+    }
+
+    void project_memory(const Inputs& inputs) {
+        layer_->project_memory(inputs, std::span<std::byte>(workspace_.get(), bytes_), executor_);
     }
 
     size_t workspace_bytes() const { return bytes_; }

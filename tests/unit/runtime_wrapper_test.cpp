@@ -110,6 +110,69 @@ TEST_F(WrapperTest, AWindowOfNoKeysIsNotTheSameAsNone) {
     EXPECT_EQ(run({.window_right = 5}), run_fake(call).out);
 }
 
+// A decoder's steps one token at a time, and the same in one call.
+TEST_F(WrapperTest, ACacheKeepsWhatStepsAppend) {
+    const FakeLibrary cached(parse_config("d32_h2_f32_cache_page16"));
+    const Layer layer(cached.get(), weights);
+    Session session(layer, {.max_batch = 2, .max_seq = 20});
+    session.forward({.query = query, .causal = Causal::kBottomRight}, {.out = {out, {2, 20, 32}}});
+    const std::vector<float> want = out;
+
+    Cache cache(layer, {.slots = 2, .capacity = 20});
+    EXPECT_GE(cache.bytes(), size_t{2 * 2 * 20 * 32} * sizeof(float));
+    const std::vector<int64_t> slots = {1, 0};
+    for (int64_t i = 0; i < 20; ++i) {
+        const auto at = static_cast<size_t>(i * 32);
+        session.forward({.query = {std::span<const float>(call.query.values).subspan(at, (20 + 1) * 32),
+                                   {2, 1, 32},
+                                   {20 * 32, 32, 1}},
+                         .causal = Causal::kBottomRight,
+                         .cache = cache.c(),
+                         .cache_slots = slots},
+                        {.out = {std::span(out).subspan(at, (20 + 1) * 32), {2, 1, 32}, {20 * 32, 32, 1}}});
+    }
+    EXPECT_EQ(out, want);
+    EXPECT_EQ(cache.length(0), 20);
+
+    // What was kept goes to the pages of another cache and back.
+    std::vector<float> keys(2 * 2 * 20 * 16), values(keys.size());
+    cache.export_to({.count = 20}, {keys, {2, 2, 20, 16}}, {values, {2, 2, 20, 16}});
+    Cache paged(layer, {.kind = CacheKind::kPaged, .pages = 4});
+    const std::vector<int32_t> table = {3, 1, 0, 2};
+    const CacheRange range = {.block_table = {table, {2, 2}}, .count = 20};
+    paged.import_from(range, {keys, {2, 2, 20, 16}}, {values, {2, 2, 20, 16}});
+    std::vector<float> again(keys.size());
+    paged.export_to(range, {again, {2, 2, 20, 16}}, {});
+    EXPECT_EQ(again, keys);
+
+    cache.reorder(std::vector<int64_t>{1, 1});
+    cache.export_to({.count = 20}, {again, {2, 2, 20, 16}}, {});
+    EXPECT_TRUE(std::equal(again.begin(), again.begin() + 2 * 20 * 16, keys.begin() + 2 * 20 * 16));
+    cache.rewind(0, 7), cache.clear(1);
+    EXPECT_EQ(cache.length(0), 7);
+    EXPECT_EQ(cache.length(1), 0);
+    EXPECT_EQ(error_of(ATTNC_BAD_VALUE, [&] { cache.rewind(1, 3); }), "length is 3, wanted 0 to 0");
+    EXPECT_EQ(error_of(ATTNC_NOT_SUPPORTED, [&] { Cache(Layer(library.get(), weights), {}); }),
+              "a cache is asked for, but the library was compiled without cache");
+}
+
+TEST_F(WrapperTest, AMemoryIsProjectedOnceAndRead) {
+    const FakeLibrary cached(parse_config("d32_h2_f32_cache"));
+    const Layer layer(cached.get(), weights);
+    const std::vector<int64_t> lengths = {20, 7};
+    Session session(layer, {.max_batch = 2, .max_seq = 20});
+    session.forward({.query = query, .key = key, .value = value, .key_lengths = lengths},
+                    {.out = {out, {2, 20, 32}}});
+    const std::vector<float> want = out;
+    Cache memory(layer, {.slots = 2, .capacity = 20});
+    const Inputs inputs = {.key = key, .value = value, .key_lengths = lengths, .cache = memory.c()};
+    EXPECT_LE(layer.memory_workspace(inputs), session.workspace_bytes());
+    session.project_memory(inputs);
+    session.forward({.query = query, .cache = memory.c(), .cache_use = CacheUse::kRead},
+                    {.out = {out, {2, 20, 32}}});
+    EXPECT_EQ(out, want);
+}
+
 TEST_F(WrapperTest, LayersMove) {
     Layer layer(library.get(), weights);
     const attnc_layer* address = layer.c();
