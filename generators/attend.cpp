@@ -45,7 +45,23 @@ protected:
         this->any_strides(bias);
         this->any_strides(keep);
         this->any_strides(drop);
-        in.masks = AttentionMasks{key_bias, bias, keep, drop, flags};
+        in.masks = AttentionMasks{.key_bias = key_bias,
+                                  .bias = bias,
+                                  .keep_mask = keep,
+                                  .drop_mask = drop,
+                                  .flags = flags,
+                                  .softcap = value_of(softcap_),
+                                  .alibi_slope = value_of(alibi_slope_),
+                                  .own_key = value_of(own_key_)};
+    }
+
+    // Inputs of the steps that the configuration's scores have; from configure().
+    void add_score_steps() {
+        const KernelConfig kernel = this->kernel_config();
+        if (kernel.softcap) softcap_ = this->template add_input<float>("softcap");
+        if (!kernel.alibi) return;
+        alibi_slope_ = this->template add_input<float>("alibi_slope");
+        own_key_ = this->template add_input<int32_t>("own_key");
     }
 
     template <typename Context, typename RowStats>
@@ -62,6 +78,15 @@ protected:
         schedule_attend(stage, context, row_stats, params, in.head_dim, static_cast<int>(kernel.v_head_dim),
                         in.tile_kv, this->get_target());
     }
+
+private:
+    template <typename Input>
+    static Expr value_of(const Input* input) {
+        return input != nullptr ? Expr(*input) : Expr();
+    }
+    // Null: not in this configuration.
+    GeneratorInput<float>*softcap_ = nullptr, *alibi_slope_ = nullptr;
+    GeneratorInput<int32_t>* own_key_ = nullptr;
 };
 
 class Attend : public AttendGenerator<Attend> {
@@ -104,6 +129,8 @@ public:
     Out<Buffer<float, 2>> context{"context"};      // (d, i)
     Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
+    void configure() { this->add_score_steps(); }
+
 protected:
     void generate_masked(const AttendParams& params, bool guarded) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
@@ -138,6 +165,8 @@ public:
     Input<int32_t> mask_flags{"mask_flags"};
     Input<Buffer<float, 2>> row_stats_in{"row_stats_in"};  // (i, c)
     Output<Buffer<float, 2>> probs{"probs"};               // (j, i)
+
+    void configure() { add_score_steps(); }
 
     void generate() {
         AttentionInputs in = common_inputs(q, k, qk_scale, first_key, last_key);

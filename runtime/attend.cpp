@@ -73,7 +73,8 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
-    MaskArguments masks(wave, *range.item, range.head, {range.row, range.rows, block.first, block.count});
+    MaskArguments masks(wave, *range.item, range.head,
+                        {range.row, range.rows, block.first, block.count, block.appended});
     masks.set(call);
     return call.run(layer.kernel(kernel), worker.task);
 }
@@ -101,8 +102,9 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                   const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
-    *refused = masked ? "attend_masked" : "attend";
-    if (!call_attend(wave, worker, range, block, masked ? ATTNC_KERNEL_ATTEND_MASKED : ATTNC_KERNEL_ATTEND,
+    const bool plain = MaskArguments::flags_of(wave, block.appended) == 0;
+    *refused = plain ? "attend" : "attend_masked";
+    if (!call_attend(wave, worker, range, block, plain ? ATTNC_KERNEL_ATTEND : ATTNC_KERNEL_ATTEND_MASKED,
                      context, stats)) {
         return false;
     }
@@ -302,6 +304,13 @@ bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const
     return true;
 }
 
+// Within the limits of a kernel's key numbers.
+int32_t moved(int32_t key, int64_t by) {
+    const int64_t sum = key + by;
+    if (sum > kNoLastKey) return kNoLastKey;
+    return sum < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(sum);
+}
+
 }  // namespace
 
 int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
@@ -314,13 +323,12 @@ KeyInterval visible_keys(const QueryRange& range) {
 
 KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key) {
     const auto shifted = [&](int32_t bound) {
-        if (bound == kNoFirstKey || bound == kNoLastKey) return bound;
-        const int64_t sum = bound + row - key;
-        if (sum > kNoLastKey) return kNoLastKey;
-        return sum < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(sum);
+        return bound == kNoFirstKey || bound == kNoLastKey ? bound : moved(bound, row - key);
     };
     return {shifted(item.first_key), shifted(item.last_key)};
 }
+
+int32_t kernel_own_key(const Item& item, int64_t row, int64_t key) { return moved(item.own_key, row - key); }
 
 HeadRows query_rows(const Wave& wave, const QueryRange& range) {
     if (!wave.plan.copies_q)

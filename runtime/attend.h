@@ -41,6 +41,8 @@ struct KernelInterval {
     int32_t first_key, last_key;
 };
 KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key);
+// own_key of the kernels, the same way.
+int32_t kernel_own_key(const Item& item, int64_t row, int64_t key);
 inline constexpr KernelInterval kAllKeys = {kNoFirstKey, kNoLastKey};
 
 }  // namespace attnc

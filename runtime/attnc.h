@@ -132,7 +132,8 @@ typedef struct attnc_weights {
     attnc_tensor
         alibi_slopes; /* [num_heads], finite, >= 0; only for a library with alibi. A score loses slope times
                                     the distance between its key and the query's own one, which is on the
-                                    call's diagonal; the bottom-right one where the call names none */
+                                    call's diagonal; the bottom-right one where the call names none. Appended
+                                    keys have no distance */
     attnc_tensor q_norm, k_norm; /* [head_dim]; only for a library with qk_norm. Each head of q and k becomes
                                     x / sqrt(mean(x^2) + qk_norm_epsilon) times these, before it is rotated */
     attnc_tensor
@@ -205,9 +206,9 @@ typedef struct attnc_layer_options {
     attnc_window window;
     int64_t window_left;  /* >= 0; with ATTNC_WINDOW_LEFT or _BOTH only */
     int64_t window_right; /* >= 0; with ATTNC_WINDOW_RIGHT or _BOTH only */
-    float
-        softcap; /* > 0: scores become softcap * tanh(score / softcap), before biases; 0: as they are. Only for a library
-                      with softcap */
+    /* 2^-126 to 2^126: scores become softcap * tanh(score / softcap), before ALiBi and biases, those of appended keys
+     * too; 0: they stay as they are. Only for a library with softcap. */
+    float softcap;
     float qk_norm_epsilon; /* >= 0; 0: 1e-6. Only for a library with qk_norm */
     attnc_rotary rotary;
 } attnc_layer_options;

@@ -18,7 +18,7 @@ int32_t within_limits(int64_t key) {
     return key < kNoFirstKey ? kNoFirstKey : static_cast<int32_t>(key);
 }
 
-// Query i's own key is i + diagonal. Where a call names no diagonal, a window counts from the bottom-right one.
+// Query i's own key is i + diagonal. Where a call names no diagonal, windows and ALiBi count from the bottom-right one.
 int64_t diagonal(const Request& r, const Item& item) {
     switch (r.causal) {
         case ATTNC_CAUSAL_TOP_LEFT:
@@ -33,6 +33,7 @@ int64_t diagonal(const Request& r, const Item& item) {
 // The item's interval of keys, from its lengths, the diagonal and the layer's window.
 void set_interval(const attnc_layer& layer, const Request& r, Item& item) {
     const int64_t own = diagonal(r, item);
+    item.own_key = within_limits(own);
     item.first_key = kNoFirstKey;
     item.last_key = kNoLastKey;
     if ((layer.window & ATTNC_WINDOW_LEFT) != 0)

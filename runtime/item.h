@@ -19,7 +19,8 @@ struct Item {
     int32_t kv_first, kv_end;  // blocks of keys that some query may see; the others are not even projected
     // Query i sees keys i + first_key <= j < i + last_key; kNoFirstKey and kNoLastKey: all on that side.
     int32_t first_key, last_key;
-    int64_t number;  // in the batch
+    int32_t own_key;  // query i's own key is i + own_key, on the diagonal
+    int64_t number;   // in the batch
     // Where the item begins in the caller's tokens, in strides from item to item: its number, or in packed tokens its
     // first row.
     int64_t q_origin, kv_origin;

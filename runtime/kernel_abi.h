@@ -34,9 +34,12 @@
  *     probabilities, exactly where a score is so large that it swallows a logarithm: column 0 the largest score, column 1
  *     the sum of exp(score - largest). A query that sees no key gets context 0 and sum 0; any other has a sum of at
  *     least 1.
- * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), mask_flags
- *     mask_flags says which of the four are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
- *     All strides of these four are free, 0 included. A bias of -inf drops.
+ * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), mask_flags, and as the
+ *     configuration has them softcap, alibi_slope, own_key
+ *     mask_flags says which of the four masks are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
+ *     All strides of these four are free, 0 included. A bias of -inf drops. ATTNC_MASK_SOFTCAP: a scaled score s that
+ *     the interval does not drop becomes softcap * tanh(s / softcap). ATTNC_MASK_ALIBI: then it loses
+ *     alibi_slope * |i + own_key - j|. Then come biases and masks.
  * attend_guarded the same arguments and bits as attend_masked, but the value of a dropped key is replaced by 0 before
  *     it is multiplied, so that NaN and infinity there stay where they are.
  * attend_merge   context_a (d, i), row_stats_a (i, 2), context_b (d, i), row_stats_b (i, 2)
@@ -44,8 +47,8 @@
  *     memory, row_stats must not alias. Where one side saw no key, the other side's bits pass through. A sink is a
  *     side with context 0, its logit as the largest score and sum 1.
  * attend_lse     row_stats_in (i, 2) -> lse (i): natural logarithm of the sum of exponentials, -inf where no key is seen
- * attend_probs   q, k, qk_scale, first_key, last_key, key_bias, bias, keep_mask, drop_mask, mask_flags,
- *     row_stats_in (i, 2) -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
+ * attend_probs   q, k, qk_scale, first_key, last_key, all that attend_masked takes for its scores, row_stats_in (i, 2)
+ *     -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
  *     key. One block of keys; the statistics are those of all blocks.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.

@@ -48,6 +48,20 @@ attnc_status check_window(attnc_error* error, const attnc_layer_options& options
     return ATTNC_OK;
 }
 
+attnc_status check_softcap(attnc_error* error, const attnc_config& config, float softcap) {
+    if (softcap == 0) return ATTNC_OK;
+    if ((config.flags & ATTNC_CONFIG_SOFTCAP) == 0) {
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {"softcap is given, but the library was compiled without softcap"});
+    }
+    if (!is_finite(softcap)) return fail(error, ATTNC_BAD_VALUE, {"softcap is not finite"});
+    if (softcap < 0) return fail(error, ATTNC_BAD_VALUE, {"softcap is negative, wanted 0 or more"});
+    // Its reciprocal has to be a number as well.
+    if (softcap < 0x1p-126F || softcap > 0x1p126F)
+        return fail(error, ATTNC_BAD_VALUE, {"softcap is outside 2^-126 to 2^126"});
+    return ATTNC_OK;
+}
+
 attnc_status check_options(attnc_error* error, const attnc_layer_options& options) {
     if (options.struct_size != sizeof(attnc_layer_options)) {
         return fail(error, ATTNC_BAD_STRUCT_SIZE,
@@ -81,6 +95,7 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     const double scale =
         options.qk_scale != 0 ? options.qk_scale : 1 / __builtin_sqrt(static_cast<double>(c.head_dim));
     layer.qk_scale = static_cast<float>(scale);
+    layer.softcap = options.softcap;
     layer.window = options.window;
     layer.window_left = options.window_left, layer.window_right = options.window_right;
     for (const attnc_kernel_entry& kernel : target.kernels) {
@@ -112,7 +127,7 @@ struct Parts {
     struct Weights {
         int64_t panels, bias;
     } wq, wk, wv, wo;
-    int64_t appended_k, appended_v, sinks;
+    int64_t appended_k, appended_v, sinks, alibi_slopes;
 };
 
 Parts::Weights take(Carver& carver, PackedWeights& packed, int64_t inner, int64_t panel, int64_t count) {
@@ -136,6 +151,7 @@ Parts take_parts(Carver& carver, attnc_layer& layer, const LayerWeights& weights
     parts.appended_k = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.qk_width});
     parts.appended_v = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.v_width});
     if (weights.sink != nullptr) parts.sinks = carver.take(sizeof(float), {c.num_heads});
+    if (weights.alibi_slopes != nullptr) parts.alibi_slopes = carver.take(sizeof(float), {c.num_heads});
     return parts;
 }
 
@@ -183,6 +199,11 @@ void pack_all(attnc_layer& layer, const Parts& parts, const LayerWeights& weight
         layer.sinks = at(parts.sinks);
         memcpy(at(parts.sinks), weights.sink, static_cast<size_t>(c.num_heads) * sizeof(float));
     }
+    if (weights.alibi_slopes != nullptr) {
+        layer.alibi_slopes = at(parts.alibi_slopes);
+        memcpy(at(parts.alibi_slopes), weights.alibi_slopes,
+               static_cast<size_t>(c.num_heads) * sizeof(float));
+    }
 }
 
 }  // namespace
@@ -216,6 +237,7 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     LayerWeights checked;
     ATTNC_TRY(check_library(error, library));
     ATTNC_TRY(check_options(error, settings));
+    ATTNC_TRY(check_softcap(error, library->config, settings.softcap));
     ATTNC_TRY(choose_target(error, library, settings.target, &target));
     attnc_layer built = describe(*library, *target, settings);
     ATTNC_TRY(check_weights(error, library->config, weights, &checked));
@@ -223,8 +245,9 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     Carver carver;
     carver.take(sizeof(attnc_layer), {1});
     const bool may_be_empty = built.appended == 0 && checked.sink == nullptr;
-    built.empty_rows = may_be_empty && settings.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN ? settings.empty_rows
-                                                                                       : ATTNC_EMPTY_ROWS_ZERO;
+    built.empty_rows = may_be_empty && settings.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN
+                           ? settings.empty_rows
+                           : ATTNC_EMPTY_ROWS_ZERO;
     const Parts parts = take_parts(carver, built, checked);
     if (carver.overflow()) return fail(error, ATTNC_TOO_LARGE, {"the size of the packed weights overflows"});
     ATTNC_TRY(check_panel_sizes(error, built));

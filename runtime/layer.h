@@ -47,6 +47,7 @@ struct attnc_layer {
     attnc_layout layout;
     attnc_empty_rows empty_rows;  // zero where every row has an appended key or a sink
     float qk_scale;               // multiplies q k
+    float softcap;                // of the scores; 0: none
     attnc_window window;          // which of the next two count
     int64_t window_left, window_right;
     int64_t scratch_bytes;  // the most that a call of a kernel takes
@@ -56,10 +57,11 @@ struct attnc_layer {
     attnc::HeadPanels q_heads, k_heads, v_heads;
     attnc::PackedWeights wq, wk, wv, wo;
 
-    int64_t appended;         // keys appended to those of a call
-    const float* appended_k;  // [num_kv_heads][appended][qk_width]
-    const float* appended_v;  // [num_kv_heads][appended][v_width]
-    const float* sinks;       // [num_heads]; null: none
+    int64_t appended;           // keys appended to those of a call
+    const float* appended_k;    // [num_kv_heads][appended][qk_width]
+    const float* appended_v;    // [num_kv_heads][appended][v_width]
+    const float* sinks;         // [num_heads]; null: none
+    const float* alibi_slopes;  // [num_heads]; null: none
 
     bool has(int64_t flag) const { return (config.flags & flag) != 0; }
     const attnc_kernel_entry& kernel(int id) const { return target->kernels[id]; }

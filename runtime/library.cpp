@@ -21,7 +21,8 @@ int64_t arguments_of(int kernel) {
         kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
     constexpr int64_t kMasks = bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
                                bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) |
-                               bit(ATTNC_ARGUMENT_MASK_FLAGS);
+                               bit(ATTNC_ARGUMENT_MASK_FLAGS) | bit(ATTNC_ARGUMENT_SOFTCAP) |
+                               bit(ATTNC_ARGUMENT_ALIBI_SLOPE) | bit(ATTNC_ARGUMENT_OWN_KEY);
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
             return kProject | bit(ATTNC_ARGUMENT_Y);

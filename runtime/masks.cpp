@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <initializer_list>
 
+#include "runtime/attend.h"
 #include "runtime/nonfinite.h"
 
 namespace attnc {
@@ -69,7 +70,7 @@ MaskArguments::Source MaskArguments::source_of(const MaskView& view, bool used, 
 }
 
 MaskArguments::Source MaskArguments::key_source(const Wave& wave, const Item& item, const Range& range) {
-    if (!wave.masks.key_addend) return {&kNoBias, 0, 0};
+    if (!wave.masks.key_addend || range.appended) return {&kNoBias, 0, 0};
     if (const MaskView* view = wave.masks.in_place) {
         return {element<float>(*view, item, range.key), 0, view->key_stride};
     }
@@ -85,15 +86,25 @@ MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const S
       flags_(flags) {}
 
 MaskArguments::MaskArguments(const Wave& wave, const Item& item, int64_t head, const Range& range)
-    : MaskArguments(key_source(wave, item, range),
-                    source_of(wave.request.bias, wave.masks.bias, item, head, range, sizeof(float)),
-                    source_of(wave.request.keep_mask, wave.masks.keep, item, head, range, 1),
-                    source_of(wave.request.drop_mask, wave.masks.drop, item, head, range, 1), range,
-                    (wave.masks.key_addend ? ATTNC_MASK_KEY_BIAS : 0) |
-                        (wave.masks.bias ? ATTNC_MASK_BIAS : 0) | (wave.masks.keep ? ATTNC_MASK_KEEP : 0) |
-                        (wave.masks.drop ? ATTNC_MASK_DROP : 0)) {}
+    : MaskArguments(
+          key_source(wave, item, range),
+          source_of(wave.request.bias, wave.masks.bias && !range.appended, item, head, range, sizeof(float)),
+          source_of(wave.request.keep_mask, wave.masks.keep && !range.appended, item, head, range, 1),
+          source_of(wave.request.drop_mask, wave.masks.drop && !range.appended, item, head, range, 1), range,
+          flags_of(wave, range.appended)) {
+    if (wave.layer.softcap != 0) softcap_ = wave.layer.softcap;
+    if (wave.layer.alibi_slopes == nullptr || range.appended) return;
+    alibi_slope_ = wave.layer.alibi_slopes[head];
+    own_key_ = kernel_own_key(item, range.row, range.key);
+}
 
-MaskArguments::MaskArguments(const Range& range)
-    : MaskArguments({&kNoBias, 0, 0}, {&kNoBias, 0, 0}, {&kNoMask, 0, 0}, {&kNoMask, 0, 0}, range, 0) {}
+int32_t MaskArguments::flags_of(const Wave& wave, bool appended) {
+    const int32_t softcap = wave.layer.softcap != 0 ? ATTNC_MASK_SOFTCAP : 0;
+    if (appended) return softcap;
+    const MaskUse& use = wave.masks;
+    return softcap | (wave.layer.alibi_slopes != nullptr ? ATTNC_MASK_ALIBI : 0) |
+           (use.key_addend ? ATTNC_MASK_KEY_BIAS : 0) | (use.bias ? ATTNC_MASK_BIAS : 0) |
+           (use.keep ? ATTNC_MASK_KEEP : 0) | (use.drop ? ATTNC_MASK_DROP : 0);
+}
 
 }  // namespace attnc

@@ -10,16 +10,18 @@ namespace attnc {
 // dropped.
 WorkList key_addend_work(const Wave& wave);
 
-// The four mask arguments of a kernel for `rows` queries from `row` of head `head`, and `keys` keys from
-// `key`.
+// What a kernel takes for the steps between scaled scores and softmax, for `rows` queries from `row` of head `head`, and
+// `keys` keys from `key` or the appended ones. Those have no place in masks, nor a distance for ALiBi, but a soft cap.
 class MaskArguments {
 public:
     struct Range {
         int64_t row, rows, key, keys;
+        bool appended;
     };
     MaskArguments(const Wave& wave, const Item& item, int64_t head, const Range& range);
-    // None read, for a call without masks of a kernel that takes them.
-    explicit MaskArguments(const Range& range);
+
+    // ATTNC_MASK_* of a call's keys or of the appended ones; 0: attend without masks does the same.
+    static int32_t flags_of(const Wave& wave, bool appended);
 
     void set(KernelCall& call) {
         call.set(ATTNC_ARGUMENT_KEY_BIAS, key_bias_);
@@ -27,6 +29,9 @@ public:
         call.set(ATTNC_ARGUMENT_KEEP_MASK, keep_);
         call.set(ATTNC_ARGUMENT_DROP_MASK, drop_);
         call.set(ATTNC_ARGUMENT_MASK_FLAGS, flags_);
+        call.set(ATTNC_ARGUMENT_SOFTCAP, softcap_);
+        call.set(ATTNC_ARGUMENT_ALIBI_SLOPE, alibi_slope_);
+        call.set(ATTNC_ARGUMENT_OWN_KEY, own_key_);
     }
 
 private:
@@ -43,6 +48,8 @@ private:
     Buffer<1> key_bias_;
     Buffer<2> bias_, keep_, drop_;
     int32_t flags_;
+    float softcap_ = 1, alibi_slope_ = 0;
+    int32_t own_key_ = 0;
 };
 
 }  // namespace attnc

@@ -31,7 +31,7 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     Buffer<2> k(keys.k.data, kFloat32, {{layer.qk_width, 1}, {keys.count, keys.k.row_stride}});
     Buffer<2> row_stats_in = stats.buffer(range.rows);
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
-    const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count};
+    const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count, keys.appended};
     const KernelInterval seen =
         keys.appended ? kAllKeys : kernel_interval(*range.item, range.row, keys.first);
     KernelCall call;
@@ -42,11 +42,6 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     call.set(ATTNC_ARGUMENT_LAST_KEY, seen.last_key);
     call.set(ATTNC_ARGUMENT_ROW_STATS_IN, row_stats_in);
     call.set(ATTNC_ARGUMENT_PROBS, probs);
-    if (keys.appended) {
-        MaskArguments masks(slice);
-        masks.set(call);
-        return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
-    }
     MaskArguments masks(wave, *range.item, range.head, slice);
     masks.set(call);
     return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);

@@ -142,6 +142,24 @@ attnc_status check_sink(attnc_error* error, const attnc_config& c, const attnc_w
     return ATTNC_OK;
 }
 
+attnc_status check_alibi(attnc_error* error, const attnc_config& c, const attnc_weights& w,
+                         LayerWeights* result) {
+    if (!given(w.alibi_slopes)) return ATTNC_OK;
+    if ((c.flags & ATTNC_CONFIG_ALIBI) == 0) {
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {"alibi_slopes is given, but the library was compiled without alibi"});
+    }
+    ATTNC_TRY(check_vector(error, "alibi_slopes", w.alibi_slopes, {"num_heads", c.num_heads},
+                           &result->alibi_slopes));
+    for (int64_t head = 0; head < c.num_heads; ++head) {
+        if (any_nonfinite(result->alibi_slopes + head, 1))
+            return fail(error, ATTNC_BAD_VALUE, {"alibi_slopes[", head, "] is not finite"});
+        if (result->alibi_slopes[head] < 0)
+            return fail(error, ATTNC_BAD_VALUE, {"alibi_slopes[", head, "] is negative, wanted 0 or more"});
+    }
+    return ATTNC_OK;
+}
+
 }  // namespace
 
 attnc_status check_weights(attnc_error* error, const attnc_config& config, const attnc_weights* weights,
@@ -159,7 +177,8 @@ attnc_status check_weights(attnc_error* error, const attnc_config& config, const
     }
     ATTNC_TRY(check_out_proj(error, config, *weights, result));
     ATTNC_TRY(check_bias_kv(error, config, *weights, result));
-    return check_sink(error, config, *weights, result);
+    ATTNC_TRY(check_sink(error, config, *weights, result));
+    return check_alibi(error, config, *weights, result);
 }
 
 }  // namespace attnc

@@ -17,6 +17,7 @@ struct LayerWeights {
     const float *bq = nullptr, *bk = nullptr, *bv = nullptr, *bo = nullptr;  // null: none
     const float *bias_k = nullptr, *bias_v = nullptr;
     const float* sink = nullptr;
+    const float* alibi_slopes = nullptr;
 };
 
 attnc_status check_weights(attnc_error* error, const attnc_config& config, const attnc_weights* weights,

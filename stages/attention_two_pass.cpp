@@ -6,6 +6,7 @@
 #include "runtime/kernel_abi.h"
 #include "stages/exp.h"
 #include "stages/row_stats.h"
+#include "stages/tanh.h"
 
 namespace attnc {
 
@@ -26,11 +27,11 @@ Expr is_dropped(const Expr& score) { return reinterpret<int>(score) == kDroppedB
 // and a select would be taken for a reason to compute the scores lane by lane.
 Expr drop_where(const Expr& drop, const Expr& value) { return mux(cast<int>(drop), {value, Expr(kDropped)}); }
 
-// score + addend, at least the lowest finite number, so that only what is dropped is -infinity.
+// At least the lowest finite number, so that only what is dropped is -infinity; NaN stays NaN.
+Expr at_least_lowest(const Expr& sum) { return strict_float(select(sum < kLowest, kLowest, sum)); }
+
 Expr add_to_score(const Expr& score, const Expr& addend) {
-    Expr sum = score + addend;
-    return select(is_dropped(addend) || is_dropped(score), kDropped,
-                  strict_float(select(sum < kLowest, kLowest, sum)));
+    return select(is_dropped(addend) || is_dropped(score), kDropped, at_least_lowest(score + addend));
 }
 
 Expr ceil_div(const Expr& a, int b) { return (a + (b - 1)) / b; }
@@ -53,6 +54,7 @@ Expr tree_max(std::vector<Expr> v) {
 
 AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes)
     : tile(tile_sizes), masked(in.masks.has_value()), valued(in.v.defined()), in_(in) {
+    numbers_.fill(-1);
     define_bounds();
     define_scores();
     if (masked) {
@@ -63,9 +65,7 @@ AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTil
     }
 }
 
-int AttentionTwoPass::update(BlockUpdate which) const {
-    return masked || which < kAddBias ? which : which - (kSeedSum - kAddBias);
-}
+void AttentionTwoPass::defined(BlockUpdate which) { numbers_[which] = block.num_update_definitions() - 1; }
 
 Expr AttentionTwoPass::tile_query(const Expr& local) const {
     return unsafe_promise_clamped(min(t * tile.rows + local, in_.queries - 1), 0, in_.queries - 1);
@@ -120,14 +120,15 @@ void AttentionTwoPass::define_scores() {
 
     block(i, j, t) = undef<float>();
     block(i, kRowMax, t) = kLowest;
-    auto scores_of = [&](const Func& sums, RDom& steps, int key_rows, TileBound first, TileBound end,
-                         bool edge) {
+    defined(kSeedMax);
+    auto scores_of = [&](BlockUpdate which, const Func& sums, RDom& steps, int key_rows, TileBound first,
+                         TileBound end) {
         steps = RDom(0, (in_.tile_kv + key_rows - 1) / key_rows, "steps");
         steps.where(steps >= bounds(first, t) && steps < bounds(end, t));
         std::vector<Expr> rows, values;
         for (int r = 0; r < key_rows; r++) {
             Expr score = sums(i, r, steps, t);
-            if (edge) {
+            if (which != kFullScores) {
                 score = drop_where(!visible(t * tile.rows + i, steps * key_rows + r), score);
             }
             rows.push_back(kFirstScore + steps * key_rows + r);
@@ -142,48 +143,69 @@ void AttentionTwoPass::define_scores() {
         } else {
             block(i, scatter(rows), t) = gather(values);
         }
+        defined(which);
     };
-    scores_of(left_sums, left, tile.tail_rows, kLeftFirst, kLeftEnd, true);
-    scores_of(full_sums, full, tile.key_rows, kFullFirst, kFullEnd, false);
-    scores_of(right_sums, right, tile.tail_rows, kRightFirst, kRightEnd, true);
+    scores_of(kLeftScores, left_sums, left, tile.tail_rows, kLeftFirst, kLeftEnd);
+    scores_of(kFullScores, full_sums, full, tile.key_rows, kFullFirst, kFullEnd);
+    scores_of(kRightScores, right_sums, right, tile.tail_rows, kRightFirst, kRightEnd);
 }
 
 void AttentionTwoPass::define_masks() {
     const AttentionMasks& m = *in_.masks;
     Expr query = tile_query(i);
-    auto pass = [&](int flag, auto define) {
+    // `define` writes the row of block; its last argument is the key that is safe to read masks with.
+    auto pass = [&](BlockUpdate which, int flag, auto define) {
         RDom r(0, in_.tile_kv, "mask_keys");
         r.where(r >= bounds(kFirstKey, t) && r < bounds(kEndKey, t));
         if (flag != 0) {
             r.where((m.flags & flag) != 0);
         }
-        mask_keys.push_back(r);
+        mask_keys[which] = r;
         define(r, unsafe_promise_clamped(r, 0, in_.keys - 1));
+        defined(which);
     };
     auto score = [&](const RDom& r) { return block(i, kFirstScore + r, t); };
-    pass(ATTNC_MASK_BIAS, [&](const RDom& r, const Expr& key) {
+    if (m.softcap.defined()) {
+        // By visibility, not by the score: one that is -infinity because of its data becomes -softcap.
+        pass(kSoftcap, ATTNC_MASK_SOFTCAP, [&](const RDom& r, const Expr&) {
+            block(i, kFirstScore + r, t) =
+                drop_where(!visible(t * tile.rows + i, r), scaled_tanh(score(r), m.softcap));
+        });
+    }
+    if (m.alibi_slope.defined()) {
+        pass(kAlibi, ATTNC_MASK_ALIBI, [&](const RDom& r, const Expr&) {
+            Expr distance = cast<float>(abs(t * tile.rows + i + m.own_key - r));
+            Expr sum = score(r) - m.alibi_slope * distance;
+            block(i, kFirstScore + r, t) = select(is_dropped(score(r)), kDropped, at_least_lowest(sum));
+        });
+    }
+    pass(kAddBias, ATTNC_MASK_BIAS, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = add_to_score(score(r), m.bias(key, query));
     });
-    pass(ATTNC_MASK_KEY_BIAS, [&](const RDom& r, const Expr& key) {
+    pass(kAddKeyBias, ATTNC_MASK_KEY_BIAS, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = add_to_score(score(r), m.key_bias(key));
     });
-    pass(ATTNC_MASK_KEEP, [&](const RDom& r, const Expr& key) {
+    pass(kSelectKeep, ATTNC_MASK_KEEP, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = drop_where(m.keep_mask(key, query) == 0, score(r));
     });
-    pass(ATTNC_MASK_DROP, [&](const RDom& r, const Expr& key) {
+    pass(kSelectDrop, ATTNC_MASK_DROP, [&](const RDom& r, const Expr& key) {
         block(i, kFirstScore + r, t) = drop_where(m.drop_mask(key, query) != 0, score(r));
     });
-    pass(0, [&](const RDom& r, const Expr&) { block(i, kRowMax, t) = max(block(i, kRowMax, t), score(r)); });
+    pass(kMaskedMax, 0,
+         [&](const RDom& r, const Expr&) { block(i, kRowMax, t) = max(block(i, kRowMax, t), score(r)); });
 }
 
 void AttentionTwoPass::define_context() {
     block(i, kRowSum, t) = 0.0f;
+    defined(kSeedSum);
     exp_keys = RDom(0, in_.tile_kv, "exp_keys");
     exp_keys.where(exp_keys >= bounds(kFirstKey, t) && exp_keys < bounds(kEndKey, t));
     Expr e = exp_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
     block(i, scatter(kRowSum, kFirstScore + exp_keys), t) = gather(block(i, kRowSum, t) + e, e);
+    defined(kExp);
     Expr sum = block(i, kRowSum, t);
     block(i, kRowInverse, t) = select(sees_no_key(sum), 0.0f, 1.0f / sum);
+    defined(kInvert);
 
     value_keys = RDom(0, in_.tile_kv, "value_keys");
     value_keys.where(value_keys >= group_bounds(kFirstKey, g) && value_keys < group_bounds(kEndKey, g));

@@ -8,8 +8,8 @@
 
 #include <Halide.h>
 
+#include <array>
 #include <optional>
-#include <vector>
 
 #include "stages/attention_tile.h"
 
@@ -22,6 +22,9 @@ struct AttentionMasks {
     Halide::Func keep_mask;  // (j, i)
     Halide::Func drop_mask;  // (j, i)
     Halide::Expr flags;
+    // Steps that a kernel may lack: undefined then.
+    Halide::Expr softcap;               // scores become softcap * tanh(score / softcap)
+    Halide::Expr alibi_slope, own_key;  // score(i, j) -= alibi_slope * |i + own_key - j|
 };
 
 struct AttentionInputs {
@@ -54,20 +57,23 @@ enum TileBound {
 // Rows of `block` before the scores.
 enum BlockRow { kRowMax, kRowSum, kRowInverse, kFirstScore };
 
-// Updates of `block`, in order; update() gives their numbers in a form that lacks some.
+// Updates of `block`, in order; a form may lack some, and update() gives the numbers of those that are there.
 enum BlockUpdate {
     kSeedMax,
     kLeftScores,
     kFullScores,
     kRightScores,
-    kAddBias,  // to kMaskedMax: with masks only
+    kSoftcap,  // to kMaskedMax: with masks only; this one and the next where the kernel has them
+    kAlibi,
+    kAddBias,
     kAddKeyBias,
     kSelectKeep,
     kSelectDrop,
     kMaskedMax,
     kSeedSum,  // to kInvert: with values only
     kExp,
-    kInvert
+    kInvert,
+    kBlockUpdates
 };
 
 struct AttentionTwoPass {
@@ -87,14 +93,15 @@ struct AttentionTwoPass {
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
 
-    Halide::RDom left, full, right, depth;  // steps; features
-    std::vector<Halide::RDom> mask_keys;    // keys of the mask passes, kAddBias to kMaskedMax
+    Halide::RDom left, full, right, depth;              // steps; features
+    std::array<Halide::RDom, kBlockUpdates> mask_keys;  // keys of the mask passes, kSoftcap to kMaskedMax
     Halide::RDom exp_keys, value_keys;
 
     AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes);
 
-    // Number of an update in `block`.
-    int update(BlockUpdate which) const;
+    // Number of an update in `block`, and whether this form has it.
+    int update(BlockUpdate which) const { return numbers_[which]; }
+    bool has(BlockUpdate which) const { return numbers_[which] >= 0; }
 
     // Results by query.
     Halide::Expr context(const Halide::Var& feature, const Halide::Var& query) const;
@@ -105,6 +112,8 @@ struct AttentionTwoPass {
 
 private:
     AttentionInputs in_;
+    std::array<int, kBlockUpdates> numbers_;  // -1: not there
+    void defined(BlockUpdate which);          // after each update of `block`
     Halide::Expr visible(const Halide::Expr& query, const Halide::Expr& key) const;
     void define_bounds();
     void define_scores();

@@ -94,14 +94,14 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
     schedule_sums(s, s.left_sums, kLeftScores, s.left, lanes, tail_rows);
     schedule_sums(s, s.full_sums, kFullScores, s.full, lanes, key_rows);
     schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
-    if (s.masked) {
-        for (int pass = kAddBias; pass <= kMaskedMax; pass++) {
-            const Var lane("lane");
-            s.block.update(s.update(static_cast<BlockUpdate>(pass)))
-                .split(s.i, s.i, lane, kQueryLanes)
-                .reorder(lane, s.i, s.mask_keys[static_cast<size_t>(pass - kAddBias)].x, s.t)
-                .vectorize(lane);
-        }
+    for (int pass = kSoftcap; pass <= kMaskedMax; pass++) {
+        const auto which = static_cast<BlockUpdate>(pass);
+        if (!s.has(which)) continue;
+        const Var lane("lane");
+        s.block.update(s.update(which))
+            .split(s.i, s.i, lane, kQueryLanes)
+            .reorder(lane, s.i, s.mask_keys[which].x, s.t)
+            .vectorize(lane);
     }
 }
 

@@ -145,9 +145,10 @@ const std::vector<int64_t>& arguments_of(int kernel) {
                                               ATTNC_ARGUMENT_BIAS_VECTOR};
         const std::vector<int64_t> scores = {ATTNC_ARGUMENT_Q, ATTNC_ARGUMENT_K, ATTNC_ARGUMENT_QK_SCALE,
                                              ATTNC_ARGUMENT_FIRST_KEY, ATTNC_ARGUMENT_LAST_KEY};
-        const std::vector<int64_t> masks = {ATTNC_ARGUMENT_KEY_BIAS, ATTNC_ARGUMENT_BIAS,
-                                            ATTNC_ARGUMENT_KEEP_MASK, ATTNC_ARGUMENT_DROP_MASK,
-                                            ATTNC_ARGUMENT_MASK_FLAGS};
+        const std::vector<int64_t> masks = {ATTNC_ARGUMENT_KEY_BIAS,    ATTNC_ARGUMENT_BIAS,
+                                            ATTNC_ARGUMENT_KEEP_MASK,   ATTNC_ARGUMENT_DROP_MASK,
+                                            ATTNC_ARGUMENT_MASK_FLAGS,  ATTNC_ARGUMENT_SOFTCAP,
+                                            ATTNC_ARGUMENT_ALIBI_SLOPE, ATTNC_ARGUMENT_OWN_KEY};
         const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT,
                                              ATTNC_ARGUMENT_ROW_STATS};
         const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
@@ -236,6 +237,9 @@ public:
         call.want("k", k_.extent(0), "d of q", q_.extent(0));
         if (!masked) return;
         flags_ = call.integer(ATTNC_ARGUMENT_MASK_FLAGS);
+        softcap_ = static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP));
+        alibi_slope_ = call.real(ATTNC_ARGUMENT_ALIBI_SLOPE);
+        own_key_ = call.integer(ATTNC_ARGUMENT_OWN_KEY);
         key_bias_ = call.buffer(ATTNC_ARGUMENT_KEY_BIAS, "key_bias", 1, kFloat32, false);
         bias_ = call.buffer(ATTNC_ARGUMENT_BIAS, "bias", 2, kFloat32, false);
         keep_ = call.buffer(ATTNC_ARGUMENT_KEEP_MASK, "keep_mask", 2, kUint8, false);
@@ -258,6 +262,12 @@ public:
             dot += static_cast<double>(q_.f(d, i)) * static_cast<double>(k_.f(d, j));
         }
         auto score = static_cast<float>(dot * scale_);
+        if ((flags_ & ATTNC_MASK_SOFTCAP) != 0)
+            score = static_cast<float>(softcap_ * std::tanh(static_cast<double>(score) / softcap_));
+        if ((flags_ & ATTNC_MASK_ALIBI) != 0 && score != kDropped) {
+            const auto distance = static_cast<float>(std::abs(i + own_key_ - j));
+            score = std::max(score - alibi_slope_ * distance, std::numeric_limits<float>::lowest());
+        }
         for (const float added : {(flags_ & ATTNC_MASK_BIAS) != 0 ? bias_.f(j, i) : 0.0F,
                                   (flags_ & ATTNC_MASK_KEY_BIAS) != 0 ? key_bias_.f(j) : 0.0F}) {
             if (added == kDropped) return kDropped;
@@ -272,8 +282,9 @@ public:
 
 private:
     View q_, k_, key_bias_, bias_, keep_, drop_;
-    double scale_;
-    int32_t first_, last_, flags_ = 0;
+    double scale_, softcap_ = 1;
+    float alibi_slope_ = 0;
+    int32_t first_, last_, flags_ = 0, own_key_ = 0;
 };
 
 // row_stats of a kernel, as far as `rows` go.
