@@ -3,7 +3,7 @@
 #                   [NO_IN_PROJ] [NO_OUT_PROJ] [CAUSAL] [NO_MASKS] [NO_PROBS] [ADD_BIAS_KV] [ADD_ZERO_ATTN]
 #                   [SINK] [ALIBI] [SOFTCAP] [CACHE [PAGE_SIZE n]]
 #                 | PROBLEM d512_h8_f32
-#                 | HF_CONFIG config.json [LAYER encoder.self]
+#                 | HF_CONFIG config.json [LAYER encoder.self] [NO_CACHE]
 #                   [TARGETS target...] [SCHEDULE text] [OUTPUT_DIRECTORY dir])
 #
 # Compiles an attention layer to a static library when the project is built, and makes the imported target NAME of it:
@@ -15,7 +15,7 @@
 
 function(attnc_add_library)
     set(flags NO_IN_PROJ NO_OUT_PROJ CAUSAL NO_MASKS NO_PROBS ADD_BIAS_KV ADD_ZERO_ATTN SINK ALIBI SOFTCAP)
-    list(APPEND flags CACHE) # set() would take the word as its own
+    list(APPEND flags NO_CACHE CACHE) # set() would take the word as its own
     set(values D_MODEL NUM_HEADS NUM_KV_HEADS HEAD_DIM V_HEAD_DIM K_DIM V_DIM PAGE_SIZE PROBLEM HF_CONFIG LAYER
         SCHEDULE)
     cmake_parse_arguments(PARSE_ARGV 0 arg "${flags}" "NAME;OUTPUT_DIRECTORY;${values}" "TARGETS")

@@ -1,7 +1,7 @@
 #include "compiler/config_options.h"
 
 #include "compiler/command.h"
-#include "compiler/hf_config.h"
+#include "models/hf_config.h"
 
 namespace attnc {
 
@@ -65,10 +65,41 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
     CLI::Option* file = command.add_option("--hf-config", options.hf_config,
                                            "config.json of a Hugging Face model, instead of sizes");
     file->group(kModel);
-    command.add_option("--layer", options.layer, "Which attention of the model: encoder.self")
+    command
+        .add_option(
+            "--layer", options.layer,
+            "Which attention of the model: encoder.self, decoder.self, decoder.cross, a number, or both: "
+            "decoder.self.3. Layers of a kind need one library")
+        ->group(kModel)
+        ->needs(file);
+    command
+        .add_flag("--no-cache", options.no_cache,
+                  "Leave out the cache of keys and values, which a decoder's layers have")
         ->group(kModel)
         ->needs(file);
 }
+
+namespace {
+
+// A model says what its layers compute; what a library supports beside that is the caller's.
+Config config_of_model(const ConfigOptions& options, const Config& wished) {
+    Config config = config_from_hf(options.hf_config, options.layer);
+    if (options.no_cache) config.cache = false;
+    config.masks = wished.masks;
+    config.probs = wished.probs;
+    config.scores = wished.scores;
+    config.page_size = wished.page_size;
+    return complete(config);
+}
+
+Config without_support(Config config) {
+    config.masks = config.probs = true;
+    config.scores = false;
+    config.page_size = 0;
+    return config;
+}
+
+}  // namespace
 
 Config chosen_config(const ConfigOptions& options) {
     Config config = options.config;
@@ -76,8 +107,9 @@ Config chosen_config(const ConfigOptions& options) {
     config.out_proj = !options.no_out_proj;
     config.masks = !options.no_masks;
     config.probs = !options.no_probs;
-    const bool described = !(config == Config{});
-    const int ways = int{described} + int{!options.problem.empty()} + int{!options.hf_config.empty()};
+    const bool of_model = !options.hf_config.empty();
+    const bool described = !((of_model ? without_support(config) : config) == Config{});
+    const int ways = int{described} + int{!options.problem.empty()} + int{of_model};
     if (ways == 0) {
         throw UsageError(
             "no configuration: give --d-model and --num-heads, a problem string, or --hf-config");
@@ -87,7 +119,7 @@ Config chosen_config(const ConfigOptions& options) {
             "more than one configuration: give sizes, a problem string or --hf-config, not several");
     }
     if (!options.problem.empty()) return parse_config(options.problem);
-    if (!options.hf_config.empty()) return config_from_hf(options.hf_config, options.layer);
+    if (of_model) return config_of_model(options, config);
     return complete(config);
 }
 

@@ -17,6 +17,7 @@ struct ConfigOptions {
     bool no_probs = false;
     std::string hf_config;
     std::string layer;
+    bool no_cache = false;
     CLI::App* command = nullptr;
 };
 

@@ -87,6 +87,7 @@ int run(int argc, char** argv) {
     attnc::add_show_command(app);
     attnc::add_verify_command(app);
     attnc::add_bench_command(app);
+    attnc::add_weights_command(app);
     attnc::add_explain_command(app);
     attnc::add_list_command(app);
     attnc::add_generate_command(app);

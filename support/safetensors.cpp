@@ -124,7 +124,10 @@ std::optional<std::vector<To>> converted_integers(const StoredTensor& t) {
 
 void SafetensorsFile::AlignedFree::operator()(std::byte* memory) const { std::free(memory); }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : SafetensorsFile(path, [](const std::string&) { return true; }) {}
+
+SafetensorsFile::SafetensorsFile(const std::string& path, const Wanted& wanted) : path_(path) {
     const Descriptor file(path_);
     const int64_t file_bytes = file.size();
     if (file_bytes < kLengthBytes) {
@@ -150,7 +153,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
     // Each tensor gets an aligned place of its own: nothing in the format aligns them inside the file.
     int64_t memory_bytes = 0;
     for (const safetensors::HeaderEntry& entry : header.entries) {
-        memory_bytes += round_up(entry.end - entry.begin);
+        if (wanted(entry.name)) memory_bytes += round_up(entry.end - entry.begin);
     }
     if (memory_bytes > 0) {
         memory_.reset(
@@ -161,12 +164,13 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
     std::byte* place = memory_.get();
     for (safetensors::HeaderEntry& entry : header.entries) {
         const int64_t bytes = entry.end - entry.begin;
+        const bool is_wanted = wanted(entry.name);
         StoredTensor tensor;
         tensor.name = std::move(entry.name);
         tensor.type = entry.type;
         tensor.elements = bytes / stored_type_bytes(tensor.type);
         tensor.shape = std::move(entry.shape);
-        if (bytes > 0) {
+        if (bytes > 0 && is_wanted) {
             file.read(data_begin + entry.begin, place, bytes);
             tensor.data = place;
             place += round_up(bytes);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -32,8 +33,9 @@ struct StoredTensor {
     std::string name;
     StoredType type = StoredType::kF32;
     std::vector<int64_t> shape;
-    int64_t elements = 0;             // product of the shape; 1 for a scalar
-    const std::byte* data = nullptr;  // aligned to 64 bytes; null when there are no elements
+    int64_t elements = 0;  // product of the shape; 1 for a scalar
+    const std::byte* data =
+        nullptr;  // aligned to 64 bytes; null when there are no elements or they were not wanted
 
     int64_t bytes() const { return elements * stored_type_bytes(type); }
 };
@@ -42,6 +44,11 @@ class SafetensorsFile {
 public:
     // Reads and checks the whole file. Throws SafetensorsError.
     explicit SafetensorsFile(const std::string& path);
+
+    // The same without the data of tensors for which wanted(name) is false: `data` is null there. For files that are
+    // larger than what is needed of them.
+    using Wanted = std::function<bool(const std::string& name)>;
+    SafetensorsFile(const std::string& path, const Wanted& wanted);
 
     const std::string& path() const { return path_; }
     const std::map<std::string, std::string>& metadata() const { return metadata_; }

@@ -18,14 +18,13 @@ TEST_P(Help, HasAnExample) {
     EXPECT_THAT(result.output, HasSubstr("Example:\n  attnc "));
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryLevel, Help,
-                         testing::Values(std::vector<std::string>{}, std::vector<std::string>{"build"},
-                                         std::vector<std::string>{"show"}, std::vector<std::string>{"verify"},
-                                         std::vector<std::string>{"bench"},
-                                         std::vector<std::string>{"explain"},
-                                         std::vector<std::string>{"list"},
-                                         std::vector<std::string>{"generate"},
-                                         std::vector<std::string>{"compile-kernel"}));
+INSTANTIATE_TEST_SUITE_P(
+    EveryLevel, Help,
+    testing::Values(std::vector<std::string>{}, std::vector<std::string>{"build"},
+                    std::vector<std::string>{"show"}, std::vector<std::string>{"verify"},
+                    std::vector<std::string>{"bench"}, std::vector<std::string>{"weights"},
+                    std::vector<std::string>{"explain"}, std::vector<std::string>{"list"},
+                    std::vector<std::string>{"generate"}, std::vector<std::string>{"compile-kernel"}));
 
 TEST(List, NamesTheTargetsBestFirst) {
     const std::string output = run_attnc({"list", "--targets"}).output;

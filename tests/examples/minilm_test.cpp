@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "models/layer_weights.h"
 #include "run_program.h"
 #include "support/safetensors.h"
 
@@ -104,6 +105,22 @@ INSTANTIATE_TEST_SUITE_P(, MinilmOnTarget,
                                  c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
                              return name;
                          });
+
+// The stored layers were taken from the model by other code.
+TEST_F(Minilm, LayersLoadByTheModelsNames) {
+    for (const int layer : {0, 5}) {
+        const LoadedLayer loaded = load_model_layer(fs::path(MINILM_MODEL) / "config.json",
+                                                    "encoder.self." + std::to_string(layer), MINILM_MODEL);
+        const SafetensorsFile stored(ATTNC_TEST_DATA "/vectors/minilm/layer" + std::to_string(layer) +
+                                     ".safetensors");
+        EXPECT_EQ(to_string(loaded.layer.config), "d384_h12_f32");
+        for (const char* const name : {"wq", "wk", "wv", "wo", "bq", "bk", "bv", "bo"}) {
+            ASSERT_NE(loaded.find(name), nullptr) << name;
+            EXPECT_TRUE(loaded.find(name)->values == stored.to_f32(stored.at(name)))
+                << name << " of layer " << layer;
+        }
+    }
+}
 
 TEST_F(Minilm, SentenceAloneHasTheSameBitsAsInAPaddedBatch) {
     const Json together = embed(texts());

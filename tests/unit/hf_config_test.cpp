@@ -1,4 +1,4 @@
-#include "compiler/hf_config.h"
+#include "models/hf_config.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -62,20 +62,46 @@ TEST(HfConfig, EncodersHaveOneKindOfLayer) {
 
 TEST(HfConfig, EncoderDecodersHaveThree) {
     EXPECT_EQ(problem_of("whisper", "encoder.self"), "d384_h6_f32");
-    EXPECT_EQ(problem_of("whisper", "decoder.self"), "d384_h6_f32_causal");
-    EXPECT_EQ(problem_of("whisper", "decoder.cross"), "d384_h6_f32");
+    EXPECT_EQ(problem_of("whisper", "decoder.self"), "d384_h6_f32_causal_cache");
+    EXPECT_EQ(problem_of("whisper", "decoder.cross"), "d384_h6_f32_cache");
     EXPECT_EQ(problem_of("marian", "encoder.self"), "d512_h16_f32");
-    EXPECT_EQ(problem_of("marian", "decoder.cross"), "d512_h8_f32");
+    EXPECT_EQ(problem_of("marian", "decoder.cross"), "d512_h8_f32_cache");
 }
 
-TEST(HfConfig, DecodersAreCausal) {
-    EXPECT_EQ(problem_of("gpt2"), "d768_h12_f32_causal");
-    EXPECT_EQ(problem_of("opt", "decoder.self"), "d768_h12_f32_causal");
-    EXPECT_EQ(problem_of("gpt_bigcode"), "d2048_h16_kv1_f32_causal");
+TEST(HfConfig, DecodersAreCausalAndHaveACache) {
+    EXPECT_EQ(problem_of("gpt2"), "d768_h12_f32_causal_cache");
+    EXPECT_EQ(problem_of("opt", "decoder.self"), "d768_h12_f32_causal_cache");
+    EXPECT_EQ(problem_of("gpt_bigcode"), "d2048_h16_kv1_f32_causal_cache");
+    EXPECT_EQ(problem_of("gpt_neo"), "d768_h12_f32_causal_cache");
+}
+
+TEST(HfConfig, DecodersWithAlibiHaveSlopes) {
+    EXPECT_EQ(problem_of("bloom"), "d1024_h16_f32_causal_alibi_cache");
+    EXPECT_EQ(problem_of("mpt"), "d4096_h32_f32_causal_alibi_cache");
+}
+
+TEST(HfConfig, DecodersThatRotateSayHow) {
+    EXPECT_EQ(problem_of("llama"), "d2048_h32_kv8_f32_causal_rope_cache");
+    EXPECT_EQ(problem_of("mistral"), "d4096_h32_kv8_f32_causal_rope_cache");
+    EXPECT_EQ(problem_of("qwen2"), "d896_h14_kv2_f32_causal_rope_cache");
+    EXPECT_EQ(problem_of("qwen3"), "d1024_h16_kv8_hd128_f32_causal_qknorm_rope_cache");
+    EXPECT_EQ(problem_of("gemma2"), "d4608_h32_kv16_hd128_f32_causal_softcap_rope_cache");
+    EXPECT_EQ(problem_of("gemma3_text"), "d1152_h4_kv1_hd256_f32_causal_qknorm_rope_cache");
+    EXPECT_EQ(problem_of("phi3"), "d3072_h32_f32_causal_rope_cache");
+    EXPECT_EQ(problem_of("gpt_oss"), "d2880_h64_kv8_hd64_f32_causal_sink_rope_cache");
+    EXPECT_EQ(problem_of("gpt_neox"), "d1024_h16_f32_causal_rope_cache");
+    EXPECT_EQ(problem_of("gptj"), "d4096_h16_f32_causal_ropepairs_cache");
+}
+
+TEST(HfConfig, LayersOfAKindHaveOneConfiguration) {
+    EXPECT_EQ(problem_of("gpt_oss", "decoder.self.0"), problem_of("gpt_oss", "decoder.self"));
+    EXPECT_EQ(problem_of("gpt_oss", "1"), problem_of("gpt_oss"));
+    EXPECT_EQ(problem_of("whisper", "decoder.cross.3"), problem_of("whisper", "decoder.cross"));
 }
 
 TEST(HfConfig, SectionsOfAFileAreLayersOfTheirOwn) {
     EXPECT_EQ(problem_of("clip", "text.self"), "d512_h8_f32_causal");
+    EXPECT_EQ(problem_of("clip", "text.self.11"), "d512_h8_f32_causal");
     EXPECT_EQ(problem_of("clip", "vision.self"), "d768_h12_f32");
     EXPECT_EQ(error_of(TemporaryFile(R"({"model_type": "clip", "text_config": {"hidden_size": 512}})").path(),
                        "text.self"),
@@ -89,7 +115,7 @@ TEST(HfConfig, SectionsOfAFileAreLayersOfTheirOwn) {
 TEST(HfConfig, DecoderFlagOfAnEncoderModelMakesItCausal) {
     const TemporaryFile file(
         R"({"model_type": "bert", "is_decoder": true, "hidden_size": 64, "num_attention_heads": 4})");
-    EXPECT_EQ(to_string(config_from_hf(file.path(), "")), "d64_h4_f32_causal");
+    EXPECT_EQ(to_string(config_from_hf(file.path(), "")), "d64_h4_f32_causal_cache");
 }
 
 TEST(HfConfig, RefusesAnUnknownLayer) {
@@ -100,26 +126,41 @@ TEST(HfConfig, RefusesAnUnknownLayer) {
               "decoder.cross");
     EXPECT_EQ(error_of_model("whisper", "cross"),
               "model_type whisper has no layer 'cross', it has encoder.self, decoder.self, decoder.cross");
+    EXPECT_EQ(error_of_model("whisper", "3"),
+              "model_type whisper has several kinds of layers, name one of encoder.self, decoder.self, "
+              "decoder.cross");
+    EXPECT_EQ(error_of_model("llama", "decoder.self.16"),
+              "no layer 16, num_hidden_layers is 16 and they count from 0");
+    EXPECT_EQ(error_of_model("clip", "text.self.12"),
+              "in text_config, no layer 12, num_hidden_layers is 12 and they count from 0");
+    EXPECT_EQ(error_of_model("llama", "decoder.self.99999999999999999999"),
+              "layer number '99999999999999999999' is too large");
+    EXPECT_EQ(error_of_model("llama", "decoder.self."),
+              "model_type llama has no layer 'decoder.self.', it has decoder.self");
+    EXPECT_EQ(error_of_model("llama", "decoder.self.-1"),
+              "model_type llama has no layer 'decoder.self.-1', it has decoder.self");
 }
 
 TEST(HfConfig, RefusesAModelThatNeedsWhatALibraryLacks) {
-    EXPECT_EQ(error_of_model("llama"),
-              "attention of model_type llama has rotary position embeddings, which are not supported");
     EXPECT_EQ(
         error_of_model("mpnet"),
         "attention of model_type mpnet has learned biases for relative positions, which are not supported");
     EXPECT_EQ(
-        error_of_model("bloom"),
-        "attention of model_type bloom has position biases that depend on the distance of query and key "
-        "(ALiBi), which are not supported");
+        error_of_text(R"({"model_type": "deepseek_v3"})"),
+        "attention of model_type deepseek_v3 has keys and values in a compressed form (latent attention), "
+        "which are not supported");
 }
 
 TEST(HfConfig, RefusesAnUnknownModel) {
     EXPECT_EQ(
         error_of_text(R"({"model_type": "mystery"})"),
         "model_type 'mystery' is unknown, known are albert, audio-spectrogram-transformer, bart, bert, "
-        "blenderbot, camembert, clip, deit, dinov2, distilbert, electra, ernie, gpt2, gpt_bigcode, m2m_100, "
-        "marian, mbart, opt, pegasus, roberta, vit, vit_mae, wav2vec2, whisper, xlm-roberta");
+        "blenderbot, bloom, camembert, clip, clip_text_model, clip_vision_model, deit, dinov2, distilbert, "
+        "electra, ernie, gemma, gemma2, gemma3, gemma3_text, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gpt_oss, "
+        "gptj, "
+        "llama, m2m_100, marian, mbart, mistral, mixtral, mpt, opt, pegasus, phi, phi3, qwen2, qwen2_moe, "
+        "qwen3, "
+        "qwen3_moe, roberta, stablelm, starcoder2, vit, vit_mae, wav2vec2, whisper, xlm-roberta");
     EXPECT_EQ(error_of_text(R"({"hidden_size": 384, "num_attention_heads": 12})"), "model_type is missing");
     EXPECT_EQ(error_of_text(R"({"model_type": 7})"), "model_type is not a string");
     EXPECT_TRUE(error_of_text(R"({"model_type": "a\nb)" + std::string(1000, 'x') + R"("})")
@@ -161,11 +202,6 @@ TEST(HfConfig, RefusesOptionsThatChangeTheScores) {
     EXPECT_EQ(error_of_text(bert("64", "4", R"(, "pruned_heads": {})")), "no error");
     EXPECT_EQ(error_of_text(bert("64", "4", R"(, "is_decoder": "yes")")),
               "is_decoder is neither true nor false");
-    const std::string gpt2 = R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4)";
-    EXPECT_EQ(error_of_text(gpt2 + R"(, "scale_attn_weights": false})"),
-              "scale_attn_weights false is not supported: scores are divided by the root of head_dim");
-    EXPECT_EQ(error_of_text(gpt2 + R"(, "scale_attn_by_inverse_layer_idx": true})"),
-              "scale_attn_by_inverse_layer_idx true is not supported: all layers scale their scores alike");
 }
 
 TEST(HfConfig, RefusesWhatIsNoJsonObject) {
