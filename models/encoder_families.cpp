@@ -36,7 +36,9 @@ void read_albert(const Json& fields, const LayerRequest& request, ModelLayer& la
     if (read_size(fields, "inner_group_num", 1) != 1)
         throw ConfigError("inner_group_num is not 1: layers of several sub-layers are not supported");
     const int64_t layers = read_size(fields, "num_hidden_layers", 12);
-    const int64_t group = request.number * read_size(fields, "num_hidden_groups", 1) / layers;
+    const int64_t groups = read_size(fields, "num_hidden_groups", 1);
+    if (groups > layers) throw ConfigError("num_hidden_groups is greater than num_hidden_layers");
+    const int64_t group = request.number * groups / layers;
     layer.names = {.prefixes = {"albert."},
                    .layer = numbered("encoder.albert_layer_groups.", group, ".albert_layers.0.attention."),
                    .q = "query",

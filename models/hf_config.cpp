@@ -105,7 +105,12 @@ void read_fields(const Json& fields, const LayerKind& kind, std::optional<int64_
                  int64_t max_positions, ModelLayer& layer) {
     refuse_unsupported_options(fields);
     if (number) {
+        constexpr int64_t kMostLayers = 1'000'000;  // so that no arithmetic with numbers of layers overflows
         const int64_t count = read_size(fields, kind.count);
+        if (count > kMostLayers) {
+            throw ConfigError(kind.count + (" " + std::to_string(count)) + " is beyond " +
+                              std::to_string(kMostLayers));
+        }
         if (*number >= count) {
             throw ConfigError("no layer " + std::to_string(*number) + ", " + kind.count + " is " +
                               std::to_string(count) + " and they count from 0");
