@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stages/config.h"
@@ -54,7 +55,17 @@ public:
         tensors_[name] = std::move(tensor);
     }
 
-    const std::vector<float>& operator[](const std::string& name) const { return tensors_.at(name).values; }
+    const std::vector<float>& operator[](const std::string& name) const {
+        const auto known = aliases_.find(name);
+        return known != aliases_.end() ? known->second : tensors_.at(name).values;
+    }
+    bool contains(const std::string& name) const {
+        return aliases_.contains(name) || tensors_.contains(name);
+    }
+
+    // Values by another name, which are not written.
+    void alias(const std::string& name, std::vector<float> values) { aliases_[name] = std::move(values); }
+    void alias(const std::string& name, const std::string& of) { alias(name, tensors_.at(of).values); }
 
     void write(const std::string& path, StoredType type = StoredType::kF32) const {
         std::vector<TensorToStore> stored;
@@ -90,6 +101,7 @@ private:
     }
 
     std::map<std::string, Tensor> tensors_;
+    std::map<std::string, std::vector<float>> aliases_;
 };
 
 // The sentence of the error that `action` throws.
