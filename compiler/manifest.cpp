@@ -57,13 +57,16 @@ Json target_json(const PlannedTarget& target) {
     const Layout& layout = target.schedule.layout;
     Json kernels = Json::array();
     for (const PlannedKernel& kernel : target.kernels) kernels.push_back(kernel_json(kernel));
-    return {
-        {"name", target.name},
-        {"cpu_features", feature_names(target.features)},
-        {"layout", {{"panel", layout.panel}, {"out_panel", layout.out_panel}, {"tile_kv", layout.tile_kv}}},
-        {"schedule", to_string(target.schedule)},
-        {"schedule_origin", target.schedule_origin},
-        {"kernels", kernels}};
+    return {{"name", target.name},
+            {"cpu_features", feature_names(target.features)},
+            {"layout",
+             {{"panel", layout.panel},
+              {"out_panel", layout.out_panel},
+              {"tile_kv", layout.tile_kv},
+              {"split_kv", layout.split_kv}}},
+            {"schedule", to_string(target.schedule)},
+            {"schedule_origin", target.schedule_origin},
+            {"kernels", kernels}};
 }
 
 bool is_manifest(const Json& json) {

@@ -48,7 +48,7 @@ struct attnc_cache {
 namespace attnc {
 
 // Keys of one table entry of decoding: runs of so many keys always lie in rows one after another.
-inline constexpr int64_t kRunKeys = 16;
+inline constexpr int64_t kRunKeys = ATTNC_RUN_KEYS;
 
 // Rows of consecutive keys.
 struct RowRun {

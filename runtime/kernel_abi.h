@@ -19,6 +19,10 @@
 /* Most appended keys (bias_k, then the zero key). */
 #define ATTNC_MAX_APPENDED_KEYS 2
 
+/* Keys that attend_decode finds in consecutive rows, and its most rows: queries times heads. */
+#define ATTNC_RUN_KEYS 16
+#define ATTNC_DECODE_ROWS 64
+
 /* Kernels, in the order of the table: X(id, name). A library lacks those that its configuration never calls.
  *
  * project_heads  x (k, m), weights (n, k, p), bias_vector (n, p) -> y (n, a, m, c, h)
@@ -50,6 +54,14 @@
  * attend_probs   q, k, qk_scale, first_key, last_key, all that attend_masked takes for its scores, row_stats_in (i, 2)
  *     -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
  *     key. One block of keys; the statistics are those of all blocks.
+ * attend_decode  q (d, i, g), k (d, row), v (d, row), key_rows (run), keys, qk_scale, first_key, last_key, key_bias (j),
+ *     bias (j, i, g), keep_mask (j, i, g), drop_mask (j, i, g), mask_flags -> context (d, i, g), row_stats (i, g, 2)
+ *     softmax attention of few queries i of heads g that share one head of K and V over one split of keys, at most
+ *     split_kv; i times g is at most ATTNC_DECODE_ROWS. k and v are pools of rows, of the same extent: key j is row
+ *     key_rows(j / ATTNC_RUN_KEYS) + j % ATTNC_RUN_KEYS; rows of keys from `keys` on are not read. Query i sees key j when
+ *     max(0, i + first_key) <= j < min(keys, i + last_key). The masks are those of attend_masked, row_stats those of attend.
+ *     The value of a dropped key is not multiplied. A row's bits don't depend on other rows, nor on where in the pools its
+ *     keys lie.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
  */
@@ -160,6 +172,8 @@ typedef struct attnc_layout {
     int64_t out_panel; /* columns of a packed panel of wo; a multiple of 16 */
     int64_t tile_kv;   /* keys in one block of attend; blocks start at multiples of it */
     int64_t tile_q;    /* queries that one call of attend handles best; a task takes a multiple of it */
+    int64_t split_kv;  /* most keys of a call of attend_decode; splits start at multiples of it; a multiple of
+                          ATTNC_RUN_KEYS */
 } attnc_layout;
 
 typedef struct attnc_target_entry {

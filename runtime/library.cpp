@@ -154,7 +154,8 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
     } numbers[] = {{"panel", l.panel, ATTNC_HEAD_ALIGN},
                    {"out_panel", l.out_panel, ATTNC_HEAD_ALIGN},
                    {"tile_kv", l.tile_kv, 1},
-                   {"tile_q", l.tile_q, 1}};
+                   {"tile_q", l.tile_q, 1},
+                   {"split_kv", l.split_kv, ATTNC_RUN_KEYS}};
     for (const auto& number : numbers) {
         if (number.value < 1 || number.value > kMost || number.value % number.multiple != 0) {
             return bad_table(

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kQueryLanes = 16;  // queries of a q_vector, whatever the target's vectors are
 constexpr int64_t kMaxPanel = 512;
 constexpr int64_t kMaxTileKv = 65536;
+constexpr int64_t kMaxSplitKv = 8192;
 
 std::string number(int64_t value) { return std::to_string(value); }
 
@@ -29,6 +30,7 @@ void for_each_field(Schedule& schedule, const Visit& visit) {
     visit("panel", schedule.layout.panel);
     visit("out_panel", schedule.layout.out_panel);
     visit("tile_kv", schedule.layout.tile_kv);
+    visit("split_kv", schedule.layout.split_kv);
     auto& params = schedule.params;
     visit("project_heads.rows", params.project_heads.rows);
     visit("project_out.rows", params.project_out.rows);
@@ -44,6 +46,11 @@ void for_each_field(Schedule& schedule, const Visit& visit) {
     attend("attend_masked", params.attend_masked);
     attend("attend_guarded", params.attend_guarded);
     attend("attend_probs", params.attend_probs);
+    visit("attend_decode.rows", params.attend_decode.rows);
+    visit("attend_decode.keys", params.attend_decode.keys);
+    visit("attend_decode.single_keys", params.attend_decode.single_keys);
+    visit("attend_decode.columns", params.attend_decode.columns);
+    visit("attend_decode.single_columns", params.attend_decode.single_columns);
 }
 
 // ---- Registers
@@ -121,6 +128,8 @@ void check_layout(const Layout& layout, const Config& config) {
     check_multiple("out_panel", layout.out_panel, kQueryLanes, "the widest vector");
     check_range("tile_kv", layout.tile_kv, 1, kMaxTileKv);
     check_multiple("tile_kv", layout.tile_kv, kQueryLanes, "which is what keeps blocks on whole vectors");
+    check_range("split_kv", layout.split_kv, 1, kMaxSplitKv);
+    check_multiple("split_kv", layout.split_kv, kQueryLanes, "the keys of a run");
 }
 
 void check_registers(const std::string& tile, int64_t rows, int64_t columns, const VectorUnit& unit) {
@@ -164,6 +173,46 @@ void check_attend(const std::string& kernel, const AttendParams& params, const C
     check_registers(kernel + ": the tile of contexts", params.context_rows, params.context_columns, unit);
 }
 
+void check_power(const std::string& name, int64_t value, int64_t high) {
+    check_range(name, value, 1, high);
+    if (!std::has_single_bit(static_cast<uint64_t>(value)))
+        fail(name + " " + number(value) + " is not a power of two");
+}
+
+void check_registers_of(const std::string& tile, int64_t needed, const VectorUnit& unit) {
+    if (needed <= unit.registers) return;
+    fail(tile + " needs " + number(needed) + " vector registers, " + number(unit.registers) + " are there");
+}
+
+void check_decode(const std::string& kernel, const DecodeParams& params, const Config& config,
+                  const VectorUnit& unit) {
+    check_power(kernel + ".rows", params.rows, 16);
+    check_power(kernel + ".keys", params.keys, 16);
+    check_power(kernel + ".single_keys", params.single_keys, 16);
+    if (params.rows * params.keys % unit.lanes != 0) {
+        fail(kernel + ": a step of " + number(params.rows) + " rows x " + number(params.keys) +
+             " keys is no multiple of " + number(unit.lanes) + ", so that its sums do not fill vectors");
+    }
+    const int64_t v_head = padded_head(config.v_head_dim);
+    for (const auto& [name, columns] :
+         {std::pair{".columns", params.columns}, {".single_columns", params.single_columns}}) {
+        check_range(kernel + name, columns, 1, kMaxPanel);
+        check_multiple(kernel + name, columns, unit.lanes, "the target's vector");
+        if (v_head % columns != 0) {
+            fail(kernel + name + " " + number(columns) + " does not divide the padded v_head_dim " +
+                 number(v_head));
+        }
+    }
+    // Lanes are features: each score, and each vector of features of a context, is an accumulator. Beside one row
+    // there is its own vector or broadcast; the operand comes from memory.
+    check_registers(kernel + ": the tile of scores", params.rows, params.keys * unit.lanes, unit);
+    check_registers(kernel + ": the tile of contexts", params.rows, params.columns, unit);
+    check_registers_of(kernel + ": " + number(params.single_keys) + " scores of one row",
+                       params.single_keys + 1 + temporaries(unit), unit);
+    check_registers_of(kernel + ": " + number(params.single_columns) + " features of one row",
+                       params.single_columns / unit.lanes + 1 + temporaries(unit), unit);
+}
+
 // ---- Defaults
 // ------------------------------------------------------------------------------------------------------
 
@@ -198,6 +247,33 @@ int64_t default_tile_kv(const Config& config) {
     const int64_t features = padded_head(config.head_dim) + padded_head(config.v_head_dim);
     const int64_t keys = 2048 * 128 / features;
     return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(keys))), 256, 4096);
+}
+
+// 256 KiB of K and V: some ten microseconds from memory, which is long beside a call and short enough that few items
+// still make work for many threads. 512 keys of heads of 64 features.
+int64_t default_split_kv(const Config& config) {
+    const int64_t features = padded_head(config.head_dim) + padded_head(config.v_head_dim);
+    const int64_t keys = 512 * 128 / features;
+    return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(keys))), 64, 1024);
+}
+
+// The largest width of at most `most` vectors that divides a head.
+int64_t widest_columns(int64_t v_head, int64_t most, const VectorUnit& unit) {
+    int64_t columns = most * unit.lanes;
+    while (v_head % columns != 0) columns -= unit.lanes;
+    return columns;
+}
+
+DecodeParams default_decode(const Config& config, const VectorUnit& unit) {
+    const int64_t v_head = padded_head(config.v_head_dim);
+    // 4 x 4 scores are 16 accumulators for 8 loads, and their sums fill one vector of 16; with half the registers 4 x 2
+    // are 8. Contexts of 4 rows in as many accumulators; 5 vectors to a row still fit where heads have 80 features.
+    const bool many = unit.registers >= 32;
+    return {.rows = 4,
+            .keys = many ? 4 : 2,
+            .single_keys = 8,
+            .columns = widest_columns(v_head, many ? (v_head % 64 == 0 ? 4 : 5) : 2, unit),
+            .single_columns = widest_columns(v_head, many ? 16 : 8, unit)};
 }
 
 // The tile of contexts: its rows divide the rows of a tile of queries, a power of two times three at most, so
@@ -243,6 +319,7 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
     schedule.layout.panel = default_panel(config, unit);
     schedule.layout.out_panel = default_out_panel(config, unit);
     schedule.layout.tile_kv = default_tile_kv(config);
+    schedule.layout.split_kv = default_split_kv(config);
 
     CpuParams& params = schedule.params;
     params.project_heads.rows = best_rows(schedule.layout.panel, unit);
@@ -265,6 +342,7 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
     choose_context_tile(params.attend_probs, padded_head(config.v_head_dim), unit);
     params.attend_masked = params.attend;
     params.attend_guarded = params.attend;
+    params.attend_decode = default_decode(config, unit);
     return schedule;
 }
 
@@ -278,6 +356,7 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_attend("attend_masked", params.attend_masked, config, unit);
     check_attend("attend_guarded", params.attend_guarded, config, unit);
     check_attend("attend_probs", params.attend_probs, config, unit);
+    check_decode("attend_decode", params.attend_decode, config, unit);
 }
 
 std::string to_string(const CpuSchedule& schedule) {

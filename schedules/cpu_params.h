@@ -30,6 +30,20 @@ struct AttendParams {
     bool operator==(const AttendParams&) const = default;
 };
 
+// attend_decode: few rows (a row: one query of one head), features in vector lanes. Rows are computed in blocks where
+// there are more than one.
+struct DecodeParams {
+    int64_t rows = 4;  // rows of a block, 1..16, a power of two
+    int64_t keys = 4;  // keys of the score tile of a block, 1..16, a power of two: rows * keys accumulators
+    int64_t single_keys =
+        8;  // keys of the score tile of one row, 1..16, a power of two: as many accumulators
+    int64_t columns =
+        64;  // features of the context tile of a block: a multiple of the vector that divides the
+             // padded head of V
+    int64_t single_columns = 64;  // the same for one row
+    bool operator==(const DecodeParams&) const = default;
+};
+
 struct CpuParams {
     ProjectParams project_heads;
     ProjectParams project_out;
@@ -37,6 +51,7 @@ struct CpuParams {
     AttendParams attend_masked;
     AttendParams attend_guarded;
     AttendParams attend_probs;
+    DecodeParams attend_decode;
     bool operator==(const CpuParams&) const = default;
 };
 

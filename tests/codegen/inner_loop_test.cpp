@@ -25,7 +25,10 @@ const char* schedule_of(const std::string& target) {
     return target == "x86-64-linux-avx512_skylake"
                ? "panel:64,out_panel:64,project_heads.rows:6,project_out.rows:6,attend.rows:64,attend.q_"
                  "vectors:4,"
-                 "attend.key_rows:6,attend.context_rows:8,attend.context_columns:32"
+                 "attend.key_rows:6,attend.context_rows:8,attend.context_columns:32,"
+                 "attend_decode.rows:4,attend_decode.keys:4,attend_decode.single_keys:8,attend_decode."
+                 "columns:64,"
+                 "attend_decode.single_columns:64"
                : "panel:16,out_panel:16,project_heads.rows:6,project_out.rows:6,attend.rows:16,attend.q_"
                  "vectors:1,"
                  "attend.key_rows:6,attend.context_rows:4,attend.context_columns:16";
@@ -38,9 +41,9 @@ const TestFolder& library_with_assembly(const std::string& target) {
     static std::map<std::string, TestFolder> folders;
     const auto [found, is_new] = folders.try_emplace(target);
     if (is_new) {
-        const CommandResult result =
-            run_attnc({"build", "d128_h2_f32_nomask_noprobs", "--name", "x", "--target", target, "--schedule",
-                       schedule_of(target), "--emit", "asm", "-o", found->second.path().string()});
+        const CommandResult result = run_attnc({"build", "d128_h2_f32_nomask_noprobs_cache", "--name", "x",
+                                                "--target", target, "--schedule", schedule_of(target),
+                                                "--emit", "asm", "-o", found->second.path().string()});
         EXPECT_EQ(result.exit_code, 0) << result.output;
     }
     return found->second;
@@ -77,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Loops{"project_heads", "x86-64-linux-avx512_skylake", "project.avx512.check", 1},
                     Loops{"project_out", "x86-64-linux-avx512_skylake", "project.avx512.check", 1},
                     Loops{"attend", "x86-64-linux-avx512_skylake", "attend.avx512.check", 3},
+                    Loops{"attend_decode", "x86-64-linux-avx512_skylake", "attend_decode.avx512.check", 6},
                     Loops{"project_heads", "x86-64-linux-avx2-fma-f16c", "project.avx2.check", 1},
                     Loops{"project_out", "x86-64-linux-avx2-fma-f16c", "project.avx2.check", 1},
                     Loops{"attend", "x86-64-linux-avx2-fma-f16c", "attend.avx2.check", 1}),

@@ -477,7 +477,7 @@ attnc_target_entry make_target(const Config& config, const FakeLayout& layout, c
     target.name = name;
     target.cpu_features = features;
     target.layout = {layout.panel != 0 ? layout.panel : padded_head(config.head_dim), layout.out_panel,
-                     layout.tile_kv, layout.tile_q};
+                     layout.tile_kv, layout.tile_q, layout.split_kv};
     for (const int kernel : kernels_of(config)) target.kernels[kernel] = entry_of(kernel);
     return target;
 }

@@ -33,6 +33,7 @@ struct FakeLayout {
     int64_t out_panel = 32;
     int64_t tile_kv = 16;
     int64_t tile_q = 8;
+    int64_t split_kv = 16;
 };
 
 // The table and all it points to. Kernels that the configuration doesn't call are left out, as in a real

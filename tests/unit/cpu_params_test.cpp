@@ -68,7 +68,7 @@ TEST(DefaultSchedule, IsValidForEveryHeadAndTarget) {
 TEST(DefaultSchedule, OfCommonConfigurations) {
     EXPECT_EQ(
         to_string(default_schedule(usual(), kAvx512)),
-        "panel:64,out_panel:64,tile_kv:2048,project_heads.rows:6,project_out.rows:6,"
+        "panel:64,out_panel:64,tile_kv:2048,split_kv:512,project_heads.rows:6,project_out.rows:6,"
         "attend.rows:64,attend.q_vectors:4,attend.key_rows:6,attend.tail_rows:2,attend.context_rows:8,"
         "attend.context_columns:32,"
         "attend_masked.rows:64,attend_masked.q_vectors:4,attend_masked.key_rows:6,attend_masked.tail_rows:2,"
@@ -76,19 +76,23 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
         "attend_guarded.rows:64,attend_guarded.q_vectors:4,attend_guarded.key_rows:6,"
         "attend_guarded.tail_rows:2,attend_guarded.context_rows:8,attend_guarded.context_columns:32,"
         "attend_probs.rows:16,attend_probs.q_vectors:1,attend_probs.key_rows:16,attend_probs.tail_rows:16,"
-        "attend_probs.context_rows:8,attend_probs.context_columns:32");
+        "attend_probs.context_rows:8,attend_probs.context_columns:32,"
+        "attend_decode.rows:4,attend_decode.keys:4,attend_decode.single_keys:8,attend_decode.columns:64,"
+        "attend_decode.single_columns:64");
 
     const CpuSchedule avx2 = default_schedule(usual(), kAvx2);
-    EXPECT_EQ(avx2.layout, (Layout{16, 16, 2048}));
+    EXPECT_EQ(avx2.layout, (Layout{16, 16, 2048, 512}));
     EXPECT_EQ(avx2.params.project_heads.rows, 6);
     EXPECT_EQ(avx2.params.attend, (AttendParams{16, 1, 6, 2, 4, 16}));
     EXPECT_EQ(avx2.params.attend_probs, (AttendParams{16, 1, 4, 4, 4, 16}));
+    EXPECT_EQ(avx2.params.attend_decode, (DecodeParams{4, 2, 8, 16, 64}));
 
     const CpuSchedule sse2 = default_schedule(usual(), kSse2);
-    EXPECT_EQ(sse2.layout, (Layout{16, 16, 2048}));
+    EXPECT_EQ(sse2.layout, (Layout{16, 16, 2048, 512}));
     EXPECT_EQ(sse2.params.project_out.rows, 2);
     EXPECT_EQ(sse2.params.attend, (AttendParams{16, 1, 2, 1, 2, 16}));
     EXPECT_EQ(sse2.params.attend_probs, (AttendParams{16, 1, 2, 2, 2, 16}));
+    EXPECT_EQ(sse2.params.attend_decode, (DecodeParams{4, 2, 8, 8, 32}));
 }
 
 TEST(DefaultSchedule, PanelsHoldWholeHeads) {
@@ -127,6 +131,18 @@ TEST(DefaultSchedule, BlocksOfKeysAreAboutOneMebibyte) {
     EXPECT_EQ(tile_kv("d640_h8_f32"), 1024);
     EXPECT_EQ(tile_kv("d1024_h8_f32"), 1024);
     EXPECT_EQ(tile_kv("d512_h1_f32"), 256);
+}
+
+TEST(DefaultSchedule, SplitsOfKeysAreAboutAQuarterOfAMebibyte) {
+    const auto split_kv = [](const char* config) {
+        return default_schedule(parse_config(config), kAvx512).layout.split_kv;
+    };
+    EXPECT_EQ(split_kv("d512_h8_f32"), 512);
+    EXPECT_EQ(split_kv("d256_h8_f32"), 1024);
+    EXPECT_EQ(split_kv("d128_h8_f32"), 1024);
+    EXPECT_EQ(split_kv("d640_h8_f32"), 256);
+    EXPECT_EQ(split_kv("d1024_h8_f32"), 256);
+    EXPECT_EQ(split_kv("d512_h1_f32"), 64);
 }
 
 TEST(ScheduleText, ParsingUndoesPrinting) {
@@ -188,6 +204,8 @@ TEST(CheckSchedule, LayoutRules) {
     EXPECT_EQ(fault("tile_kv:0"), "tile_kv 0 is outside 1..65536");
     EXPECT_EQ(fault("tile_kv:100"),
               "tile_kv 100 is not a multiple of 16, which is what keeps blocks on whole vectors");
+    EXPECT_EQ(fault("split_kv:8208"), "split_kv 8208 is outside 1..8192");
+    EXPECT_EQ(fault("split_kv:24"), "split_kv 24 is not a multiple of 16, the keys of a run");
 }
 
 TEST(CheckSchedule, ProjectionRules) {
@@ -225,6 +243,29 @@ TEST(CheckSchedule, AttendRules) {
     EXPECT_EQ(fault("attend_probs.key_rows:7,attend_probs.tail_rows:7", kAvx2),
               "attend_probs: the tile of scores of 7 x 16 floats needs 17 vector registers, 16 are there");
     EXPECT_EQ(fault("attend.context_columns:8", kAvx2), "no error");
+}
+
+TEST(CheckSchedule, DecodeRules) {
+    EXPECT_EQ(fault("attend_decode.rows:32"), "attend_decode.rows 32 is outside 1..16");
+    EXPECT_EQ(fault("attend_decode.rows:3"), "attend_decode.rows 3 is not a power of two");
+    EXPECT_EQ(fault("attend_decode.keys:6"), "attend_decode.keys 6 is not a power of two");
+    EXPECT_EQ(fault("attend_decode.single_keys:0"), "attend_decode.single_keys 0 is outside 1..16");
+    EXPECT_EQ(fault("attend_decode.keys:2"),
+              "attend_decode: a step of 4 rows x 2 keys is no multiple of 16, so that its sums do not fill "
+              "vectors");
+    EXPECT_EQ(fault("attend_decode.columns:8"),
+              "attend_decode.columns 8 is not a multiple of 16, the target's vector");
+    EXPECT_EQ(fault("attend_decode.single_columns:48"),
+              "attend_decode.single_columns 48 does not divide the padded v_head_dim 64");
+    EXPECT_EQ(fault("attend_decode.keys:8"),
+              "attend_decode: the tile of scores of 4 x 128 floats needs 41 vector registers, 32 are there");
+    EXPECT_EQ(fault("attend_decode.columns:32", kAvx2),
+              "attend_decode: the tile of contexts of 4 x 32 floats needs 21 vector registers, 16 are there");
+    EXPECT_EQ(fault("attend_decode.single_keys:16", kAvx2),
+              "attend_decode: 16 scores of one row needs 18 vector registers, 16 are there");
+    EXPECT_EQ(fault("attend_decode.single_columns:64", kSse2),
+              "attend_decode: 64 features of one row needs 19 vector registers, 16 are there");
+    EXPECT_EQ(fault("attend_decode.rows:8,attend_decode.keys:2,attend_decode.columns:32"), "no error");
 }
 
 }  // namespace
