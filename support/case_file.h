@@ -1,12 +1,8 @@
-// Case files: a layer's call with its right results in one safetensors file, tensors named by role and
-// everything else as attributes. Read whole, or refused: an attribute or a role that is not known here could
-// change what is right.
-//
-// Roles and attributes are those of format attention-vector-1:
-//   inputs   query key value | q k v (already in heads), wq wk wv wo bq bk bv bo, bias_k bias_v,
-//            keep_mask drop_mask attn_bias scaled_drop_mask (right-aligned to [batch, heads, seq_q, seq_kv]),
-//            key_drop_mask key_bias key_len; gen.<role> stands for a tensor to generate
-//   results  out ctx probs avg_probs lse; out_row_sum out_row_sum_of_squares over the features of every row
+// Case files: a layer's call with its right results in one safetensors file, tensors named by role and everything else as
+// attributes. Read whole, or refused: an attribute or a role that is not known here could change what is right.
+// docs/cases.md has all roles and attributes; the kinds of cases are
+//   op layer, attention, attention_bld   a layer, or attention alone on heads or on merged heads (case_layer.cpp)
+//   op Attention, RotaryEmbedding        a node of ONNX (case_onnx.cpp)
 #pragma once
 
 #include <cstdint>
@@ -35,11 +31,17 @@ struct Expected {
 
 struct CaseFile {
     std::string name;
+    std::string unsupported;     // why no library can run it; empty: one can
     Config config;               // complete; causal is told by the inputs
-    ReferenceOptions options;    // empty rows and scale
-    attnc_weights weights = {};  // the views here and in inputs show memory that this object owns
+    ReferenceOptions options;    // of the layer, and the stage of scores
+    attnc_weights weights = {};  // the views here, in inputs and in past show memory that this object owns
     attnc_inputs inputs = {};
+    ReferencePast past;         // what a cache holds before the call
+    bool rotates_only = false;  // the result is the query's heads rotated: no keys, no attention
     int64_t batch = 0, seq_q = 0, seq_kv = 0;
+
+    // What masks and probs count: seq_kv, or the most that an item has with its past.
+    int64_t all_keys() const;
 
     // By role, in the shapes of the outputs of a call: an unbatched case has batch 1 here.
     std::map<std::string, Expected> expected;
@@ -59,9 +61,12 @@ struct CaseFile {
 // Throws SafetensorsError or CaseError, "FILE: what is wrong".
 CaseFile read_case(const std::string& path);
 
+// The case in float64.
+Reference reference_of(const CaseFile& file);
+
 // What `result` has for an expected role of this case (the rows and items that it holds, sums where it holds
-// sums): compare it with expected.at(role). `Reference` may be filled from a float32 run as well: out,
-// context, probs, probs_averaged, lse and the sizes are used.
+// sums): compare it with expected.at(role). `Reference` may be filled from a float32 run as well: results and
+// sizes are used.
 std::vector<double> result_of_role(const CaseFile& file, const Reference& result, const std::string& role);
 
 }  // namespace attnc

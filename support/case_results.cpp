@@ -6,6 +6,11 @@ std::vector<double> result_of_role(const CaseFile& file, const Reference& result
     const Expected& expected = file.expected.at(role);
     if (role == "lse") return result.lse;
     if (role == "avg_probs") return result.probs_averaged;
+    if (role == "scores") return result.scores;
+    if (role == "qk_matmul_output")
+        return file.options.scores_stage == ATTNC_SCORES_NOT_GIVEN ? result.probs : result.scores;
+    if (role == "present_key") return result.keys_after;
+    if (role == "present_value") return result.values_after;
 
     std::vector<double> values;
     values.reserve(expected.values.size());

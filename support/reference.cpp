@@ -43,7 +43,10 @@ public:
             options.qk_scale != 0 ? options.qk_scale : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
         result_.score_steps = score_steps(has_softcap(), config.alibi && is_given(weights.alibi_slopes));
         layers_ = linear_layers(config, weights);
-        if (config.rotary != Rotary::kNone) rotation_ = rotation_of(config, weights, options.rotary);
+        if (config.rotary != Rotary::kNone && (options.rotary.base != 0 || is_given(weights.rotary_cos) ||
+                                               is_given(weights.rotary_frequencies))) {
+            rotation_ = rotation_of(config, weights, options.rotary);
+        }
         check_shapes();
         seq_kv_ = past.given() ? longest() : sequence_of(key_);
         make_results();

@@ -8,8 +8,6 @@
 namespace attnc {
 namespace {
 
-constexpr double kDefaultBase = 10000;
-
 void need_errors(Rows& rows) { rows.errors.resize(rows.values.size(), 0.0); }
 
 // A frequency, radians for each unit of position, scaled as the options say.
@@ -71,7 +69,7 @@ Rotation rotation_of(const Config& config, const attnc_weights& weights, const a
     const attnc_tensor& given = weights.rotary_frequencies;
     require_reference(!is_given(given) || (given.rank == 1 && given.extent[0] == pairs),
                       "rotary_frequencies has another shape");
-    const auto base = static_cast<long double>(options.base != 0 ? options.base : kDefaultBase);
+    const auto base = static_cast<long double>(options.base);
     for (int64_t i = 0; i < pairs; ++i) {
         if (is_given(given)) {
             r.frequencies.push_back(given.dtype == ATTNC_F64 ? element<double>(given, {i})

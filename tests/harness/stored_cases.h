@@ -12,7 +12,7 @@ namespace attnc::test {
 
 inline std::vector<std::string> case_paths() {
     std::vector<std::string> paths;
-    for (const char* folder : {"torch", "minilm"}) {
+    for (const char* folder : {"torch", "minilm", "onnx", "onnx_rotary"}) {
         for (const auto& entry :
              std::filesystem::directory_iterator(std::string(ATTNC_TEST_DATA "/vectors/") + folder)) {
             if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());

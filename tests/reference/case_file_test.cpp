@@ -58,14 +58,14 @@ TEST(CaseFile, ReadsAMinimalCase) {
 
 TEST(CaseFile, RefusesAnUnknownAttribute) {
     CaseText text;
-    text.attributes["softcap"] = "2";
-    EXPECT_EQ(text.error(), "unknown attribute 'softcap'");
+    text.attributes["dropout"] = "0.1";
+    EXPECT_EQ(text.error(), "unknown attribute 'dropout'");
 }
 
 TEST(CaseFile, RefusesAnUnknownRole) {
     CaseText text;
-    text.more = {{"past_key", StoredType::kF32, {1}, text.q.data()}};
-    EXPECT_EQ(text.error(), "unknown role 'past_key'");
+    text.more = {{"relative_bias", StoredType::kF32, {1}, text.q.data()}};
+    EXPECT_EQ(text.error(), "unknown role 'relative_bias'");
 }
 
 TEST(CaseFile, RefusesUnknownValues) {
