@@ -2,50 +2,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
-#include "compiler/build.h"
 #include "compiler/command.h"
 #include "compiler/files.h"
 #include "compiler/load_library.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
+#include "compiler/verify_cases.h"
 #include "compiler/verify_layer.h"
-#include "support/case_file.h"
-#include "support/comparison.h"
+#include "compiler/verify_outcome.h"
 
 namespace attnc {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Options {
     std::string library;
-    std::string cases;
+    std::vector<std::string> cases;
+    std::vector<std::string> names;  // of cases
     std::vector<std::string> targets;
     uint64_t seed = 1;
     int count = 24;
     std::string kernel_cache;
+    std::string json;
 };
-
-struct Tally {
-    int passed = 0;
-    int failed = 0;
-    int skipped = 0;
-    void add(const Tally& other) {
-        passed += other.passed;
-        failed += other.failed;
-        skipped += other.skipped;
-    }
-};
-
-// The last line, and whether all is well: something was compared, and nothing failed.
-int conclude(const Tally& tally) {
-    fmt::print("{} passed, {} failed, {} skipped\n", tally.passed, tally.failed, tally.skipped);
-    return tally.failed == 0 && tally.passed > 0 ? 0 : 1;
-}
 
 struct LibraryTarget {
     std::string name;
@@ -71,143 +52,66 @@ std::vector<LibraryTarget> library_targets(const attnc_library* library,
     return targets;
 }
 
-int verify_library(const Options& options) {
+bool verify_library(const Options& options) {
     const LoadedLibrary library(options.library, own_installation());
     const Config config = config_of(library);
     const std::vector<LibraryTarget> targets = library_targets(library, options.targets);
-    std::map<std::string, Tally> tallies;
+    std::vector<Outcome> outcomes;
     Progress progress("calls");
     for (int i = 0; i < options.count; ++i) {
         const std::unique_ptr<VerifyCall> call = random_call(config, options.seed + static_cast<uint64_t>(i));
         const Reference want = reference_of(*call);
         for (const LibraryTarget& target : targets) {
-            Tally& tally = tallies[target.name];
-            if (!target.runs) {
-                ++tally.skipped;
-                continue;
+            Outcome outcome = {.name = fmt::format("{}, seed {}", to_string(call->problem), call->seed),
+                               .target = target.name,
+                               .kind = Outcome::Kind::kSkipped,
+                               .reason = "this machine cannot run it",
+                               .repeat = ""};
+            if (target.runs) {
+                outcome.reason = check_call(library, target.name, *call, want);
+                outcome.kind = outcome.reason.empty() ? Outcome::Kind::kPassed : Outcome::Kind::kFailed;
             }
-            const std::string wrong = check_call(library, target.name, *call, want);
-            ++(wrong.empty() ? tally.passed : tally.failed);
-            if (wrong.empty()) continue;
-            fmt::print(
-                "{} on {}, seed {}: {}\n  to repeat: attnc verify {} --target {} --seed {} --count 1\n",
-                to_string(call->problem), target.name, call->seed, wrong, options.library, target.name,
-                call->seed);
+            if (outcome.kind == Outcome::Kind::kFailed) {
+                outcome.repeat = fmt::format("attnc verify {} --target {} --seed {} --count 1",
+                                             shell_quoted(options.library), target.name, call->seed);
+                fmt::print("{}", text_of(outcome));
+            }
+            outcomes.push_back(std::move(outcome));
         }
         progress.show(i + 1, options.count);
     }
-    Tally all;
     for (const LibraryTarget& target : targets) {
-        const Tally& tally = tallies[target.name];
+        const auto count = [&](Outcome::Kind kind) {
+            return std::count_if(outcomes.begin(), outcomes.end(), [&](const Outcome& outcome) {
+                return outcome.target == target.name && outcome.kind == kind;
+            });
+        };
         if (target.runs) {
-            fmt::print("{}: {} passed, {} failed\n", target.name, tally.passed, tally.failed);
+            fmt::print("{}: {} passed, {} failed\n", target.name, count(Outcome::Kind::kPassed),
+                       count(Outcome::Kind::kFailed));
         } else {
             fmt::print("{}: skipped, this machine cannot run it\n", target.name);
         }
-        all.add(tally);
     }
-    return conclude(all);
-}
-
-std::vector<fs::path> case_files(const fs::path& folder) {
-    std::error_code error;
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-        if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-    }
-    if (error) throw std::runtime_error(fmt::format("cannot read {}: {}", folder.string(), error.message()));
-    if (files.empty()) throw std::runtime_error(fmt::format("no .safetensors files in {}", folder.string()));
-    std::sort(files.begin(), files.end());
-    return files;
-}
-
-// Libraries by configuration, made as they are needed.
-class Libraries {
-public:
-    Libraries(const Options& options, fs::path folder) : options_(options), folder_(std::move(folder)) {}
-
-    const attnc_library* get(const Config& config) {
-        const std::string key = to_string(config);
-        auto found = libraries_.find(key);
-        if (found == libraries_.end()) {
-            BuildRequest request;
-            request.config = config;
-            request.targets = options_.targets;
-            request.output = folder_;
-            request.kernel_cache =
-                options_.kernel_cache.empty() ? folder_ / "kernels" : fs::path(options_.kernel_cache);
-            request.installation = own_installation();
-            const BuildResult built = build_library(request);
-            found = libraries_.emplace(key, LoadedLibrary(built.archive, own_installation())).first;
-        }
-        return found->second.library();
-    }
-
-private:
-    const Options& options_;
-    fs::path folder_;
-    std::map<std::string, LoadedLibrary> libraries_;
-};
-
-// Sizes of a call, as run_layer wants them.
-Reference sizes_of(const CaseFile& file) {
-    const Config& config = file.config;
-    Reference sizes;
-    sizes.batch = file.batch;
-    sizes.num_heads = config.num_heads;
-    sizes.seq_q = file.seq_q;
-    sizes.keys = file.seq_kv + int64_t{config.bias_kv} + int64_t{config.zero_attn};
-    sizes.v_head_dim = config.v_head_dim;
-    sizes.out_features = config.out_proj ? config.d_model : config.num_heads * config.v_head_dim;
-    return sizes;
-}
-
-// "" if every expected tensor that a library can give is as it must be.
-std::string check_case(const CaseFile& file, const attnc_library* library, const std::string& target) {
-    const auto expects = [&](const char* role) { return file.expected.contains(role); };
-    const Wanted wanted = {
-        .probs = expects("probs"), .probs_averaged = expects("avg_probs"), .lse = expects("lse")};
-    const Reference got =
-        run_layer(library, target, file.weights, file.inputs, file.options, wanted, sizes_of(file));
-    std::string wrong;
-    for (const auto& [role, expected] : file.expected) {
-        if (role == "ctx" && got.context.empty()) continue;  // inside the layer: no output of a library
-        if (role.ends_with("_f64_arithmetic")) continue;     // what float64 would give where float32 rounds
-        const Comparison comparison = compare(result_of_role(file, got, role), expected);
-        if (!comparison.ok())
-            wrong += fmt::format("{}{}: {}", wrong.empty() ? "" : "; ", role, comparison.text());
-    }
-    return wrong;
-}
-
-int verify_cases(const Options& options, const fs::path& folder) {
-    Libraries libraries(options, folder);
-    Tally all;
-    for (const fs::path& path : case_files(options.cases)) {
-        const CaseFile file = read_case(path.string());
-        const attnc_library* library = libraries.get(file.config);
-        for (const LibraryTarget& target : library_targets(library, options.targets)) {
-            if (!target.runs) {
-                ++all.skipped;
-                continue;
-            }
-            const std::string wrong = check_case(file, library, target.name);
-            ++(wrong.empty() ? all.passed : all.failed);
-            if (!wrong.empty()) fmt::print("{} on {}: {}\n", file.name, target.name, wrong);
-        }
-    }
-    return conclude(all);
+    return conclude(outcomes, options.json);
 }
 
 void run(const Options& options) {
     if (options.library.empty() == options.cases.empty())
         throw UsageError("give a library or --cases, one of them");
-    const std::string what = options.library.empty() ? options.cases : options.library;
     const TemporaryFolder folder(system_temporary_folder());  // here, since the process apart may be killed
-    const int code = run_apart(what, [&] {
-        return options.library.empty() ? verify_cases(options, folder.path()) : verify_library(options);
-    });
-    if (code != 0) throw CLI::RuntimeError(code);
+    bool well = false;
+    if (options.library.empty()) {
+        const CaseRequest request = {.folders = options.cases,
+                                     .names = options.names,
+                                     .targets = options.targets,
+                                     .kernel_cache = options.kernel_cache,
+                                     .installation = own_installation()};
+        well = conclude(verify_cases(request, folder.path()), options.json);
+    } else {
+        well = run_apart(options.library, [&] { return verify_library(options) ? 0 : 1; }) == 0;
+    }
+    if (!well) throw CLI::RuntimeError(1);
 }
 
 }  // namespace
@@ -217,7 +121,9 @@ void add_verify_command(CLI::App& app) {
     auto options = std::make_shared<Options>();
     command->add_option("library", options->library, "lib<name>.a, checked on random calls");
     command->add_option("--cases", options->cases,
-                        "Folder of case files: build what each asks for, run, compare");
+                        "Folders of case files, or files: build what each asks for, run, compare");
+    command->add_option("--case", options->names,
+                        "Only these cases, by their files' names without extension");
     command->add_option("--target", options->targets, "Only these instruction sets, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false);
@@ -226,12 +132,14 @@ void add_verify_command(CLI::App& app) {
         ->check(CLI::Range(1, 1000000));
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
+    command->add_option("--json", options->json, "File for all outcomes");
     command->footer(
-        "Example:\n"
+        "Examples:\n"
         "  attnc verify generated/libmy_attention.a\n"
+        "  attnc verify --cases my_cases --json outcomes.json\n"
         "Each call is within the error bounds of docs/numerics.md or has failed. An instruction set that "
         "this machine\n"
-        "lacks is skipped.");
+        "lacks is skipped. A case file states its own tolerance.");
     command->callback([options] { run(*options); });
 }
 

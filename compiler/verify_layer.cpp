@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "compiler/run_layer.h"
 #include "runtime/kernel_abi.h"
 #include "support/comparison.h"
 #include "support/random.h"
@@ -12,15 +13,6 @@
 namespace attnc {
 
 namespace {
-
-// Destroys the layer at the end of a run.
-struct LayerHolder {
-    attnc_layer* layer = nullptr;
-    LayerHolder() = default;
-    LayerHolder(const LayerHolder&) = delete;
-    LayerHolder& operator=(const LayerHolder&) = delete;
-    ~LayerHolder() { attnc_layer_destroy(layer); }
-};
 
 Sizes random_sizes(const Config& config, Random& random) {
     constexpr int64_t kReferenceBudget = 200'000'000;  // multiply-adds of the projections
@@ -121,8 +113,6 @@ void add_window(VerifyCall& call, Random& random) {
     if (random.chance(0.3)) call.options.window_right = keys();
 }
 
-std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
-
 int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
     for (int64_t n = 0; n < library->target_count; ++n) {
         if (target == library->targets[n].name) return library->targets[n].layout.tile_kv;
@@ -152,64 +142,6 @@ Config config_of(const attnc_library* library) { return parse_config(library->pr
 
 Reference reference_of(const VerifyCall& call) {
     return reference_layer(call.problem.config, call.weights.view, call.options, call.inputs);
-}
-
-Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
-                    const Reference& sizes) {
-    attnc_layer_options options = layer_options_of(layer_options);
-    options.target = target.c_str();
-    attnc_error error;
-    LayerHolder holder;
-    check_status(attnc_layer_create(library, &weights, &options, &holder.layer, &error), error,
-                 "attnc_layer_create");
-
-    const auto elements = [](auto... extents) { return static_cast<size_t>((extents * ...)); };
-    const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
-    std::vector<float> out(elements(sizes.batch, sizes.seq_q, sizes.out_features));
-    std::vector<float> probs, averaged, lse;
-    attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
-    outputs.out = per_head
-                      ? attnc_tensor_4d(ATTNC_F32, out.data(), sizes.batch, sizes.num_heads, sizes.seq_q,
-                                        sizes.v_head_dim)
-                      : attnc_tensor_3d(ATTNC_F32, out.data(), sizes.batch, sizes.seq_q, sizes.out_features);
-    if (wanted.probs) {
-        probs.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q, sizes.keys));
-        outputs.probs =
-            attnc_tensor_4d(ATTNC_F32, probs.data(), sizes.batch, sizes.num_heads, sizes.seq_q, sizes.keys);
-    }
-    if (wanted.probs_averaged) {
-        averaged.resize(elements(sizes.batch, sizes.seq_q, sizes.keys));
-        outputs.probs_averaged =
-            attnc_tensor_3d(ATTNC_F32, averaged.data(), sizes.batch, sizes.seq_q, sizes.keys);
-    }
-    if (wanted.lse) {
-        lse.resize(elements(sizes.batch, sizes.num_heads, sizes.seq_q));
-        outputs.lse = attnc_tensor_3d(ATTNC_F32, lse.data(), sizes.batch, sizes.num_heads, sizes.seq_q);
-    }
-
-    attnc_run run = ATTNC_RUN_INIT;
-    size_t bytes = 0;
-    check_status(attnc_layer_workspace(holder.layer, &inputs, &outputs, &run, &bytes, &error), error,
-                 "attnc_layer_workspace");
-    const AlignedBytes workspace(bytes);
-    run.workspace = workspace.data();
-    run.workspace_bytes = bytes;
-    check_status(attnc_layer_forward(holder.layer, &inputs, &outputs, &run, &error), error,
-                 "attnc_layer_forward");
-
-    Reference result;
-    result.batch = sizes.batch;
-    result.num_heads = sizes.num_heads;
-    result.seq_q = sizes.seq_q;
-    result.keys = sizes.keys;
-    result.out_features = sizes.out_features;
-    result.v_head_dim = sizes.v_head_dim;
-    (per_head ? result.context : result.out) = widened(out);
-    result.probs = widened(probs);
-    result.probs_averaged = widened(averaged);
-    result.lse = widened(lse);
-    return result;
 }
 
 std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,

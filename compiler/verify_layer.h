@@ -1,4 +1,4 @@
-// Runs a library on calls whose right results are known to float64, and compares.
+// Random calls of a library whose right results float64 gives.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,6 @@ struct VerifyCall {
 // Sizes, masks, biases, lengths, diagonals, windows and empty-row policy drawn by the seed, of what `config` supports. Small
 // enough that the reference takes about a second at most.
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed);
-
-// Outputs that are asked for beside out.
-struct Wanted {
-    bool probs = false, probs_averaged = false, lse = false;
-};
-
-// Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
-// std::runtime_error with the runtime's sentence.
-Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
-                    const Reference& sizes);
 
 // "" if the call's outputs are within their bounds, else what is outside.
 std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,

@@ -1,0 +1,117 @@
+#include "compiler/run_layer.h"
+
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "compiler/layer_data.h"
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+namespace {
+
+struct LayerDelete {
+    void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
+};
+using Layer = std::unique_ptr<attnc_layer, LayerDelete>;
+
+Layer make_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                 const ReferenceOptions& layer_options) {
+    attnc_layer_options options = layer_options_of(layer_options);
+    options.target = target.c_str();
+    attnc_error error;
+    attnc_layer* layer = nullptr;
+    check_status(attnc_layer_create(library, &weights, &options, &layer, &error), error,
+                 "attnc_layer_create");
+    return Layer(layer);
+}
+
+// A dense float tensor and its elements.
+struct Output {
+    std::vector<float> values;
+    attnc_tensor view = {};
+
+    void make(std::initializer_list<int64_t> shape) {
+        view.dtype = ATTNC_F32;
+        int64_t count = 1;
+        for (const int64_t extent : shape) {
+            view.extent[view.rank++] = extent;
+            count *= extent;
+        }
+        int64_t stride = 1;
+        for (int n = view.rank; n-- > 0; stride *= view.extent[n]) view.stride[n] = stride;
+        values.resize(static_cast<size_t>(count));
+        values.reserve(1);  // a pointer that is not null
+        view.data = values.data();
+    }
+    std::vector<double> widened() const { return {values.begin(), values.end()}; }
+};
+
+struct Outputs {
+    bool per_head = false;
+    Output out, probs, averaged, lse, scores;
+
+    attnc_outputs view(attnc_scores_stage stage) const {
+        attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
+        outputs.out = out.view, outputs.probs = probs.view, outputs.probs_averaged = averaged.view;
+        outputs.lse = lse.view, outputs.scores = scores.view, outputs.scores_stage = stage;
+        return outputs;
+    }
+};
+
+Outputs make_outputs(bool per_head, const Wanted& wanted, attnc_scores_stage stage, const Reference& sizes) {
+    const int64_t batch = sizes.batch, heads = sizes.num_heads, seq_q = sizes.seq_q;
+    Outputs outputs;
+    outputs.per_head = per_head;
+    if (per_head) {
+        outputs.out.make({batch, heads, seq_q, sizes.v_head_dim});
+    } else {
+        outputs.out.make({batch, seq_q, sizes.out_features});
+    }
+    if (wanted.probs) outputs.probs.make({batch, heads, seq_q, sizes.keys});
+    if (wanted.probs_averaged) outputs.averaged.make({batch, seq_q, sizes.keys});
+    if (wanted.lse) outputs.lse.make({batch, heads, seq_q});
+    if (stage != ATTNC_SCORES_NOT_GIVEN)
+        outputs.scores.make({batch, heads, seq_q, sizes.keys - sizes.appended});
+    return outputs;
+}
+
+Reference as_reference(const Outputs& outputs, const Reference& sizes) {
+    Reference result;
+    result.batch = sizes.batch;
+    result.num_heads = sizes.num_heads;
+    result.seq_q = sizes.seq_q;
+    result.keys = sizes.keys;
+    result.appended = sizes.appended;
+    result.out_features = sizes.out_features;
+    result.v_head_dim = sizes.v_head_dim;
+    (outputs.per_head ? result.context : result.out) = outputs.out.widened();
+    result.probs = outputs.probs.widened();
+    result.probs_averaged = outputs.averaged.widened();
+    result.lse = outputs.lse.widened();
+    result.scores = outputs.scores.widened();
+    return result;
+}
+
+}  // namespace
+
+Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
+                    const Reference& sizes) {
+    const Layer layer = make_layer(library, target, weights, layer_options);
+    const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
+    const Outputs outputs = make_outputs(per_head, wanted, layer_options.scores_stage, sizes);
+    const attnc_outputs views = outputs.view(layer_options.scores_stage);
+    attnc_error error;
+    attnc_run run = ATTNC_RUN_INIT;
+    check_status(attnc_layer_workspace(layer.get(), &inputs, &views, &run, &run.workspace_bytes, &error),
+                 error, "attnc_layer_workspace");
+    const AlignedBytes workspace(run.workspace_bytes);
+    run.workspace = workspace.data();
+    check_status(attnc_layer_forward(layer.get(), &inputs, &views, &run, &error), error,
+                 "attnc_layer_forward");
+    return as_reference(outputs, sizes);
+}
+
+}  // namespace attnc

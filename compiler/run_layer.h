@@ -1,0 +1,22 @@
+// Runs one call of a layer of a loaded library.
+#pragma once
+
+#include <string>
+
+#include "runtime/attnc.h"
+#include "support/reference.h"
+
+namespace attnc {
+
+// Outputs that are asked for beside out; scores are where the options name their stage.
+struct Wanted {
+    bool probs = false, probs_averaged = false, lse = false;
+};
+
+// Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
+// std::runtime_error with the runtime's sentence.
+Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
+                    const Reference& sizes);
+
+}  // namespace attnc
