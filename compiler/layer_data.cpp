@@ -65,6 +65,17 @@ LayerWeights::LayerWeights(const Config& config, const Config& used, uint64_t se
         sink = generated(config.num_heads, seed + 11, 2);
         view.sink = vector_view(sink);
     }
+    if (config.alibi && used.alibi) {
+        alibi_slopes = generated(config.num_heads, seed + 12, 0.5F);
+        for (float& slope : alibi_slopes) slope = std::fabs(slope);
+        view.alibi_slopes = vector_view(alibi_slopes);
+    }
+    if (config.qk_norm && used.qk_norm) {
+        q_norm = generated(config.head_dim, seed + 13, 2);
+        k_norm = generated(config.head_dim, seed + 14, 2);
+        view.q_norm = vector_view(q_norm);
+        view.k_norm = vector_view(k_norm);
+    }
 }
 
 LayerTokens::LayerTokens(const Problem& problem, uint64_t seed) {

@@ -11,7 +11,7 @@
 namespace attnc {
 
 struct LayerWeights {
-    std::vector<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink;
+    std::vector<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink, alibi_slopes, q_norm, k_norm;
     attnc_weights view = ATTNC_WEIGHTS_INIT;  // of the vectors
 
     // What `config` takes, biases included; of a size that leaves scores of a few units.

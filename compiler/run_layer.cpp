@@ -1,7 +1,9 @@
 #include "compiler/run_layer.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compiler/layer_data.h"
@@ -94,12 +96,91 @@ Reference as_reference(const Outputs& outputs, const Reference& sizes) {
     return result;
 }
 
+// A cache with the past of each item in its slot.
+class PastCache {
+public:
+    // `keys` is the most that an item has after the call.
+    PastCache(const attnc_layer* layer, const ReferencePast& past, int64_t keys)
+        : past_(past), batch_(past.keys.extent[0]) {
+        attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
+        options.slots = std::max<int64_t>(1, batch_);
+        options.capacity = std::max<int64_t>(1, keys);
+        attnc_error error;
+        size_t bytes = 0;
+        check_status(attnc_cache_bytes(layer, &options, &bytes, &error), error, "attnc_cache_bytes");
+        memory_.emplace(bytes);
+        check_status(attnc_cache_create(layer, &options, memory_->data(), bytes, &cache_, &error), error,
+                     "attnc_cache_create");
+        for (int64_t item = 0; item < batch_; ++item) {
+            const Part part(item, past.length(item));
+            const attnc_tensor key = part.of(past.keys), value = part.of(past.values);
+            check_status(attnc_cache_import(cache_, &part.range, &key, &value, &error), error,
+                         "attnc_cache_import");
+        }
+    }
+    PastCache(const PastCache&) = delete;
+    PastCache& operator=(const PastCache&) = delete;
+
+    attnc_cache* cache() const { return cache_; }
+
+    // What all items have now, [batch, num_kv_heads, keys, head_dim], and 0 past the end of those that have less.
+    void give_back(int64_t keys, Reference& result) const {
+        const auto heads = [&](const attnc_tensor& past) {
+            Output all;
+            all.make({batch_, past.extent[1], keys, past.extent[3]});
+            return all;
+        };
+        const Output key = heads(past_.keys), value = heads(past_.values);
+        for (int64_t item = 0; item < batch_; ++item) {
+            const Part part(item, attnc_cache_length(cache_, item));
+            const attnc_tensor key_part = part.of(key.view), value_part = part.of(value.view);
+            attnc_error error;
+            check_status(attnc_cache_export(cache_, &part.range, &key_part, &value_part, &error), error,
+                         "attnc_cache_export");
+        }
+        result.keys_after = key.widened();
+        result.values_after = value.widened();
+    }
+
+private:
+    // The first keys of one item: of its slot, and of a tensor of all items.
+    struct Part {
+        int64_t item;
+        attnc_cache_range range = ATTNC_CACHE_RANGE_INIT;
+
+        Part(int64_t number, int64_t count) : item(number) {
+            range.slots = attnc_tensor_1d(ATTNC_I64, &item, 1);
+            range.count = count;
+        }
+        Part(const Part&) = delete;
+        Part& operator=(const Part&) = delete;
+        attnc_tensor of(attnc_tensor all) const {
+            all.data = static_cast<float*>(all.data) + item * all.stride[0];
+            all.extent[0] = 1;
+            all.extent[2] = range.count;
+            return all;
+        }
+    };
+
+    const ReferencePast& past_;
+    int64_t batch_;
+    std::optional<AlignedBytes> memory_;
+    attnc_cache* cache_ = nullptr;
+};
+
 }  // namespace
 
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
-                    const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
-                    const Reference& sizes) {
+                    const attnc_inputs& given_inputs, const ReferenceOptions& layer_options,
+                    const Wanted& wanted, const Reference& sizes, const ReferencePast& past) {
     const Layer layer = make_layer(library, target, weights, layer_options);
+    attnc_inputs inputs = given_inputs;
+    std::optional<PastCache> cache;
+    if (past.given()) {
+        cache.emplace(layer.get(), past, sizes.keys - sizes.appended);
+        inputs.cache = cache->cache();
+        inputs.cache_use = past.alone ? ATTNC_CACHE_READ : ATTNC_CACHE_APPEND;
+    }
     const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
     const Outputs outputs = make_outputs(per_head, wanted, layer_options.scores_stage, sizes);
     const attnc_outputs views = outputs.view(layer_options.scores_stage);
@@ -111,7 +192,9 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
     run.workspace = workspace.data();
     check_status(attnc_layer_forward(layer.get(), &inputs, &views, &run, &error), error,
                  "attnc_layer_forward");
-    return as_reference(outputs, sizes);
+    Reference result = as_reference(outputs, sizes);
+    if (cache) cache->give_back(sizes.keys - sizes.appended, result);
+    return result;
 }
 
 }  // namespace attnc

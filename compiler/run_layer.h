@@ -13,10 +13,11 @@ struct Wanted {
     bool probs = false, probs_averaged = false, lse = false;
 };
 
-// Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. Throws
-// std::runtime_error with the runtime's sentence.
+// Runs a call on a target and returns its outputs as the reference holds them; `sizes` has the sizes. A past is put into a
+// cache, which the call then appends to (or reads, where the past is alone), and keys and values after the call are what
+// the cache gives back. Throws std::runtime_error with the runtime's sentence.
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
                     const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
-                    const Reference& sizes);
+                    const Reference& sizes, const ReferencePast& past = {});
 
 }  // namespace attnc

@@ -29,7 +29,8 @@ Reference run_case(const CaseFile& file, const attnc_library* library, const std
     const Wanted wanted = {.probs = expects("probs") || (expects("qk_matmul_output") && !scores),
                            .probs_averaged = expects("avg_probs"),
                            .lse = expects("lse")};
-    return run_layer(library, target, file.weights, file.inputs, file.options, wanted, sizes_of(file));
+    return run_layer(library, target, file.weights, file.inputs, file.options, wanted, sizes_of(file),
+                     file.past);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "compiler/run_layer.h"
@@ -113,6 +114,48 @@ void add_window(VerifyCall& call, Random& random) {
     if (random.chance(0.3)) call.options.window_right = keys();
 }
 
+// What the library was compiled for is used by most calls, not by all.
+void add_options(VerifyCall& call, Random& random) {
+    const Config& config = call.problem.config;
+    if (config.softcap && random.chance(0.8)) call.options.softcap = std::exp2(random.between(-1, 6));
+    if (config.scores && random.chance(0.6)) {
+        call.options.scores_stage =
+            static_cast<attnc_scores_stage>(random.between(ATTNC_SCORES_SCALED, ATTNC_SCORES_BIASED));
+    }
+    if (config.qk_norm && random.chance(0.3)) call.options.qk_norm_epsilon = 1e-5F;
+}
+
+void add_rotation(VerifyCall& call, Random& random) {
+    const int64_t head_dim = call.problem.config.head_dim;
+    if (call.problem.config.rotary == Rotary::kNone || random.chance(0.1)) return;
+    attnc_rotary& rotary = call.options.rotary;
+    rotary.base = random.chance(0.7) ? 10000 : 500000;
+    if (random.chance(0.4)) rotary.dim = 2 * random.between(1, head_dim / 2);
+    rotary.scaling = static_cast<attnc_rotary_scaling>(
+        random.between(ATTNC_ROTARY_SCALING_NONE, ATTNC_ROTARY_SCALING_LLAMA3));
+    if (rotary.scaling != ATTNC_ROTARY_SCALING_NONE) rotary.factor = 8;
+    if (rotary.scaling == ATTNC_ROTARY_SCALING_LLAMA3) {
+        rotary.low_freq_factor = 1;
+        rotary.high_freq_factor = 4;
+        rotary.original_positions = 64;
+    }
+    if (random.chance(0.2)) rotary.magnitude = 1.25;
+    const auto [batch, seq_q, seq_kv] = call.problem.sizes;
+    constexpr int64_t kFarthest = 100000;
+    if (random.chance(0.5)) {
+        call.position_offsets = random_lengths(batch, 0, kFarthest, random);
+        call.inputs.position_offsets = attnc_tensor_1d(ATTNC_I64, call.position_offsets.data(), batch);
+    }
+    if (random.chance(0.3)) {
+        call.query_positions = random_lengths(batch * seq_q, 0, kFarthest, random);
+        call.inputs.query_positions = attnc_tensor_2d(ATTNC_I64, call.query_positions.data(), batch, seq_q);
+    }
+    if (random.chance(0.3)) {
+        call.key_positions = random_lengths(batch * seq_kv, 0, kFarthest, random);
+        call.inputs.key_positions = attnc_tensor_2d(ATTNC_I64, call.key_positions.data(), batch, seq_kv);
+    }
+}
+
 int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
     for (int64_t n = 0; n < library->target_count; ++n) {
         if (target == library->targets[n].name) return library->targets[n].layout.tile_kv;
@@ -135,6 +178,8 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     add_lengths(*call, random);
     if (config.masks) add_masks(*call, random);
     add_window(*call, random);
+    add_options(*call, random);
+    add_rotation(*call, random);
     return call;
 }
 

@@ -22,12 +22,13 @@ struct VerifyCall {
     std::vector<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask;
     std::vector<float> bias, key_bias;
     std::vector<int64_t> key_lengths, query_lengths, causal_offsets;
+    std::vector<int64_t> position_offsets, query_positions, key_positions;
     attnc_inputs inputs = ATTNC_INPUTS_INIT;
     ReferenceOptions options;  // of the layer
 };
 
-// Sizes, masks, biases, lengths, diagonals, windows and empty-row policy drawn by the seed, of what `config` supports. Small
-// enough that the reference takes about a second at most.
+// Sizes, masks, biases, lengths, diagonals, windows, score options, rotations, positions and empty-row policy drawn by the
+// seed, of what `config` supports. Small enough that the reference takes about a second at most.
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed);
 
 // "" if the call's outputs are within their bounds, else what is outside.

@@ -1,6 +1,7 @@
 // Random layers and random calls of them against the reference, the same ones in every run.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ Config random_config(Random& random) {
     config.bias_kv = config.in_proj && random.chance(0.3);
     config.zero_attn = random.chance(0.3);
     config.sink = random.chance(0.3);
+    config.softcap = random.chance(0.4);
+    config.alibi = random.chance(0.4);
     return complete(config);
 }
 
@@ -83,6 +86,10 @@ LayerCall random_fuzz_call(Random& random, const Config& config) {
         static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
     if (random.chance(0.3)) call.window_left = random.between(0, 40);
     if (random.chance(0.3)) call.window_right = random.between(0, 40);
+    if (config.softcap)
+        call.softcap = random.chance(0.8) ? std::ldexp(1.0F, static_cast<int>(random.between(-1, 6))) : 0;
+    if (random.chance(0.2)) call.alibi_slopes = {};
+    if (random.chance(0.2)) call.sink = {};
     if (random.chance(0.2)) call.qk_scale = generated_value(random.bits(), 0, 1);
     call.probs = random.chance(0.5), call.probs_averaged = random.chance(0.3), call.lse = random.chance(0.5);
     return call;
