@@ -367,7 +367,7 @@ attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs*
                                    const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
                                    attnc_error* error);
 
-/* Limits of a program's calls. */
+/* Limits of a program's calls. max_seq_kv: of the rows of key and value, and with a cache of the keys that an item has. */
 typedef struct attnc_limits {
     size_t struct_size;
     int64_t max_batch, max_seq_q, max_seq_kv, max_concurrency; /* each >= 1 */

@@ -62,14 +62,17 @@ private:
     void check_shapes() const {
         const Config& c = config_;
         const int64_t batch = query_.extent[0];
-        require_reference(key_.extent[0] == batch && value_.extent[0] == batch, "batch sizes differ");
-        require_reference(sequence_of(value_) == sequence_of(key_), "key and value have different lengths");
-        const int64_t q = c.num_heads * c.head_dim;
-        const int64_t k = c.num_kv_heads * c.head_dim;
-        const int64_t v = c.num_kv_heads * c.v_head_dim;
-        require_reference(features_of(query_) == (c.in_proj ? c.d_model : q), "query has another width");
-        require_reference(features_of(key_) == (c.in_proj ? c.k_dim : k), "key has another width");
-        require_reference(features_of(value_) == (c.in_proj ? c.v_dim : v), "value has another width");
+        require_reference(features_of(query_) == (c.in_proj ? c.d_model : c.num_heads * c.head_dim),
+                          "query has another width");
+        if (!past_.alone) {
+            require_reference(key_.extent[0] == batch && value_.extent[0] == batch, "batch sizes differ");
+            require_reference(sequence_of(value_) == sequence_of(key_),
+                              "key and value have different lengths");
+            const int64_t k = c.num_kv_heads * c.head_dim;
+            const int64_t v = c.num_kv_heads * c.v_head_dim;
+            require_reference(features_of(key_) == (c.in_proj ? c.k_dim : k), "key has another width");
+            require_reference(features_of(value_) == (c.in_proj ? c.v_dim : v), "value has another width");
+        }
         for (const attnc_tensor* t : {&weights_.sink, &weights_.alibi_slopes}) {
             require_reference(!is_given(*t) || (t->rank == 1 && t->extent[0] == c.num_heads),
                               "sink or alibi_slopes has another shape");

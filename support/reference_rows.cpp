@@ -113,7 +113,8 @@ Rows rows_of(const attnc_tensor& t, const std::optional<Linear>& layer, int64_t 
 
 Rows behind_past(const attnc_tensor& past, int64_t item, int64_t length, Rows fresh) {
     if (!is_given(past)) return fresh;
-    Rows all = {.features = fresh.features, .values = tokens_of(past, item, length), .errors = {}};
+    Rows all = {
+        .features = past.extent[1] * past.extent[3], .values = tokens_of(past, item, length), .errors = {}};
     if (!fresh.errors.empty()) {
         all.errors.resize(all.values.size(), 0.0);
         all.errors.insert(all.errors.end(), fresh.errors.begin(), fresh.errors.end());

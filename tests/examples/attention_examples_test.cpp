@@ -1,4 +1,4 @@
-// The two small examples: they run, check themselves, and say what they should.
+// The small examples: they run, check themselves, and say what they should.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +33,15 @@ TEST(CrossAttention, PaddingDoesNotMatter) {
         << finished.out;
     EXPECT_NE(finished.out.find("NaN in all padding changes no bit of the result\n"), std::string::npos)
         << finished.out;
+}
+
+TEST(Decoder, WritesTheSameWithACacheAndWithout) {
+    const Finished finished = run_program({DECODER_PROGRAM});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_EQ(finished.err, "");
+    EXPECT_EQ(finished.out.rfind("prompt of 40 tokens, then: ", 0), 0U) << finished.out;
+    EXPECT_NE(finished.out.find("\nkeys and values of 64 tokens in "), std::string::npos) << finished.out;
+    EXPECT_NE(finished.out.find("\nwithout a cache: the same text\n"), std::string::npos) << finished.out;
 }
 
 }  // namespace

@@ -197,7 +197,8 @@ RunResult CachedLayer::run(const LayerCall& call, attnc_inputs in, const attnc_e
         attnc_limits limits = ATTNC_LIMITS_INIT;
         limits.max_batch = std::max<int64_t>(batch, 1);
         limits.max_seq_q = std::max<int64_t>(seq, 1);
-        limits.max_seq_kv = std::max<int64_t>(call.sizes.seq_kv, 1);
+        const int64_t rows = in.key.rank != 0 ? in.key.extent[1] : seq;
+        limits.max_seq_kv = std::max<int64_t>({call.sizes.seq_kv, rows, 1});
         limits.max_concurrency = executor != nullptr ? executor->concurrency : 1;
         size_t bound = 0;
         EXPECT_EQ(attnc_layer_workspace_bound(layer_.get(), &limits, &bound, nullptr), ATTNC_OK);
