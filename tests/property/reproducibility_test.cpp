@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/random.h"
+#include "tests/harness/cached_run.h"
 #include "tests/harness/layer_call.h"
 #include "tests/harness/libraries.h"
 #include "tests/harness/targets.h"
@@ -127,66 +128,67 @@ int64_t diagonal(const Call& call, int64_t item) {
     return call.kv_lengths.at(item) - call.q_lengths.at(item);
 }
 
-// A part of a call, with room and garbage around it: items first_item .., rows first_row .. of their queries, and
+// A slice of a call, with room and garbage around it: items first_item .., rows first_row .. of their queries, and
 // `padding` more rows of queries and of keys, all NaN.
-struct Part {
+struct Slice {
     int64_t first_item, items, first_row, rows, padding;
 };
 
 template <typename T>
-Array<T> with_rows(const Array<T>& from, const Part& part, int64_t first, int64_t rows, T garbage) {
+Array<T> with_rows(const Array<T>& from, const Slice& slice, int64_t first, int64_t rows, T garbage) {
     const int64_t features = from.shape[2];
-    Array<T> to = filled<T>({part.items, rows + part.padding, features}, garbage);
-    for (int64_t b = 0; b < part.items; ++b) {
-        const auto source = from.values.begin() + ((part.first_item + b) * from.shape[1] + first) * features;
-        std::copy_n(source, rows * features, to.values.begin() + b * (rows + part.padding) * features);
+    Array<T> to = filled<T>({slice.items, rows + slice.padding, features}, garbage);
+    for (int64_t b = 0; b < slice.items; ++b) {
+        const auto source = from.values.begin() + ((slice.first_item + b) * from.shape[1] + first) * features;
+        std::copy_n(source, rows * features, to.values.begin() + b * (rows + slice.padding) * features);
     }
     return to;
 }
 
-Call part_of(const Call& call, const Part& part) {
+Call slice_of(const Call& call, const Slice& slice) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
     Call result = call;
-    result.batch = part.items;
-    result.seq_q = part.rows + part.padding, result.seq_kv = call.seq_kv + part.padding;
-    result.query = with_rows(call.query, part, part.first_row, part.rows, kNan);
-    result.key = with_rows(call.key, part, 0, call.seq_kv, kNan);
-    result.value = with_rows(call.value, part, 0, call.seq_kv, kNan);
-    result.q_lengths = result.kv_lengths = filled<int64_t>({part.items}, 0);
+    result.batch = slice.items;
+    result.seq_q = slice.rows + slice.padding, result.seq_kv = call.seq_kv + slice.padding;
+    result.query = with_rows(call.query, slice, slice.first_row, slice.rows, kNan);
+    result.key = with_rows(call.key, slice, 0, call.seq_kv, kNan);
+    result.value = with_rows(call.value, slice, 0, call.seq_kv, kNan);
+    result.q_lengths = result.kv_lengths = filled<int64_t>({slice.items}, 0);
     result.offsets = {};
     if (call.causal != ATTNC_CAUSAL_NONE) {
         result.causal = ATTNC_CAUSAL_OFFSET;
-        result.offsets = filled<int64_t>({part.items}, 0);
+        result.offsets = filled<int64_t>({slice.items}, 0);
     }
-    if (call.key_bias.given()) result.key_bias = filled<float>({part.items, result.seq_kv}, kNan);
+    if (call.key_bias.given()) result.key_bias = filled<float>({slice.items, result.seq_kv}, kNan);
     if (call.keep_mask.given())
-        result.keep_mask = filled<uint8_t>({part.items, 1, result.seq_q, result.seq_kv}, 1);
-    for (int64_t b = 0; b < part.items; ++b) {
-        const int64_t item = part.first_item + b;
-        result.q_lengths.at(b) = std::clamp<int64_t>(call.q_lengths.at(item) - part.first_row, 0, part.rows);
+        result.keep_mask = filled<uint8_t>({slice.items, 1, result.seq_q, result.seq_kv}, 1);
+    for (int64_t b = 0; b < slice.items; ++b) {
+        const int64_t item = slice.first_item + b;
+        result.q_lengths.at(b) =
+            std::clamp<int64_t>(call.q_lengths.at(item) - slice.first_row, 0, slice.rows);
         result.kv_lengths.at(b) = call.kv_lengths.at(item);
-        if (result.offsets.given()) result.offsets.at(b) = diagonal(call, item) + part.first_row;
+        if (result.offsets.given()) result.offsets.at(b) = diagonal(call, item) + slice.first_row;
         for (int64_t j = 0; j < call.seq_kv; ++j) {
             if (call.key_bias.given()) result.key_bias.at(b, j) = call.key_bias.at(item, j);
-            for (int64_t i = 0; call.keep_mask.given() && i < part.rows; ++i)
-                result.keep_mask.at(b, 0, i, j) = call.keep_mask.at(item, 0, part.first_row + i, j);
+            for (int64_t i = 0; call.keep_mask.given() && i < slice.rows; ++i)
+                result.keep_mask.at(b, 0, i, j) = call.keep_mask.at(item, 0, slice.first_row + i, j);
         }
     }
     return result;
 }
 
-// Rows of the part have the bits of the whole call's; "" if so.
-std::string difference(const Call& call, const Array<float>& whole, const Part& part,
+// Rows of the slice have the bits of the whole call's; "" if so.
+std::string difference(const Call& call, const Array<float>& whole, const Slice& slice,
                        const Array<float>& got) {
-    for (int64_t b = 0; b < part.items; ++b) {
-        for (int64_t i = 0; i < part.rows && part.first_row + i < call.q_lengths.at(part.first_item + b);
+    for (int64_t b = 0; b < slice.items; ++b) {
+        for (int64_t i = 0; i < slice.rows && slice.first_row + i < call.q_lengths.at(slice.first_item + b);
              ++i) {
             for (int64_t f = 0; f < whole.shape[2]; ++f) {
-                const float want = whole.at(part.first_item + b, part.first_row + i, f),
+                const float want = whole.at(slice.first_item + b, slice.first_row + i, f),
                             have = got.at(b, i, f);
                 if (std::bit_cast<uint32_t>(want) != std::bit_cast<uint32_t>(have)) {
-                    return "item " + std::to_string(part.first_item + b) + " row " +
-                           std::to_string(part.first_row + i) + " feature " + std::to_string(f) + ": " +
+                    return "item " + std::to_string(slice.first_item + b) + " row " +
+                           std::to_string(slice.first_row + i) + " feature " + std::to_string(f) + ": " +
                            std::to_string(have) + ", wanted " + std::to_string(want);
                 }
             }
@@ -227,25 +229,65 @@ TEST_P(Reproducibility, HoldsForRandomCallsInOtherForms) {
         const auto which = static_cast<size_t>(n) % layers_.size();
         const Call call = random_small_call(random, layers_[which].get(), configs_[which]);
         const Array<float> whole = run(call);
-        Part part = {0, call.batch, 0, call.seq_q, random.chance(0.5) ? random.between(1, 40) : 0};
+        Slice slice = {0, call.batch, 0, call.seq_q, random.chance(0.5) ? random.between(1, 40) : 0};
         if (random.chance(0.5)) {
-            part.first_item = random.between(0, call.batch - 1);
-            part.items = random.between(1, call.batch - part.first_item);
+            slice.first_item = random.between(0, call.batch - 1);
+            slice.items = random.between(1, call.batch - slice.first_item);
         }
         if (random.chance(0.5)) {
-            part.first_row = random.between(0, call.seq_q - 1);
-            part.rows = random.between(1, call.seq_q - part.first_row);
+            slice.first_row = random.between(0, call.seq_q - 1);
+            slice.rows = random.between(1, call.seq_q - slice.first_row);
         }
-        Call other = part_of(call, part);
+        Call other = slice_of(call, slice);
         if (random.chance(0.5)) other.tasks = random.between(2, 9);
         other.more_outputs = random.chance(0.3);
-        const std::string wrong = difference(call, whole, part, run(other));
+        const std::string wrong = difference(call, whole, slice, run(other));
         if (wrong.empty()) continue;
         ++failures;
         ADD_FAILURE() << kCases[which].config << " " << kCases[which].schedule << ", call " << n << ", items "
-                      << part.first_item << "+" << part.items << " of " << call.batch << ", rows "
-                      << part.first_row << "+" << part.rows << " of " << call.seq_q << ", padding "
-                      << part.padding << ", " << other.tasks << " tasks: " << wrong;
+                      << slice.first_item << "+" << slice.items << " of " << call.batch << ", rows "
+                      << slice.first_row << "+" << slice.rows << " of " << call.seq_q << ", padding "
+                      << slice.padding << ", " << other.tasks << " tasks: " << wrong;
+    }
+}
+
+// Chunks of more than 8 queries, which the decode kernel does not take.
+TEST_P(Reproducibility, HoldsForPrefillInChunksOfACache) {
+    constexpr int kCalls = 200;
+    constexpr int64_t kLeastChunk = 9;
+    int failures = 0;
+    for (int n = 0; n < kCalls && failures < 5; ++n) {
+        Random random(mixed_bits(kSeed + 1, static_cast<uint64_t>(n)));
+        const int64_t batch = random.between(1, 3), rows = random.between(kLeastChunk, 120);
+        LayerCall call = random_call(parse_config("d32_h4_kv2_f32_causal_cache_page16"), {batch, rows, rows},
+                                     random.bits());
+        call.key = call.value = {};
+        const auto kind = static_cast<attnc_cache_kind>(random.between(ATTNC_CACHE_SLOTS, ATTNC_CACHE_PAGED));
+        if (kind == ATTNC_CACHE_RING || random.chance(0.3)) call.window_left = random.between(0, 50);
+        const int64_t most_chunk = random.between(kLeastChunk, 60);
+        const int64_t held = call.window_left.value_or(0) + most_chunk + kLeastChunk + 16;
+        const int64_t capacity = kind == ATTNC_CACHE_RING ? held / 16 * 16 : rows;
+        CachedLayer layer(library_of(call.config, "tile_kv:32"), call, {kind, batch, capacity},
+                          GetParam().c_str());
+        const RunResult whole = layer.plain(call);
+        ASSERT_EQ(whole.status, ATTNC_OK) << whole.error;
+        const int64_t features = call.config.d_model;
+        for (int64_t first = 0; first < rows;) {
+            int64_t count = std::min(random.between(kLeastChunk, most_chunk), rows - first);
+            if (rows - first - count < kLeastChunk) count = rows - first;
+            const RunResult chunk = layer.append(part_of(call, Part{first, count, first, count}));
+            ASSERT_EQ(chunk.status, ATTNC_OK) << chunk.error;
+            for (int64_t b = 0; b < batch; ++b) {
+                const auto want = whole.out.begin() + (b * rows + first) * features;
+                const auto got = chunk.out.begin() + b * count * features;
+                const auto same = same_bits(std::vector<float>(want, want + count * features),
+                                            std::vector<float>(got, got + count * features));
+                failures += same ? 0 : 1;
+                EXPECT_TRUE(same) << "call " << n << ", kind " << kind << ", item " << b << " of " << batch
+                                  << ", rows " << first << "+" << count << " of " << rows;
+            }
+            first += count;
+        }
     }
 }
 
