@@ -64,6 +64,14 @@
  *     keys lie.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
+ * norm_heads     x (d, m, h), norm_weight (d), epsilon -> y (d, m, h): y = x * norm_weight / sqrt(sum over d of x^2 +
+ *     epsilon). Features of padding have weight 0. x and y may be the same memory, otherwise they don't overlap.
+ * rotate_heads   cos_table (r, m), sin_table (r, m) -> y (d, m, h): turns pairs of features of y where they lie: feature
+ *     a becomes y(a) cos - y(b) sin, feature b y(b) cos + y(a) sin; pair r is a = r, b = r + extent_r, or in a library
+ *     with ATTNC_CONFIG_ROTARY_PAIRS a = 2 r, b = 2 r + 1. Features from 2 extent_r on keep their bits.
+ * rotary_angles  positions (m) int32, frequencies (r) uint64, magnitude float64 -> cos_table (r, m), sin_table (r, m):
+ *     cosine and sine of position times frequency, times magnitude. A frequency is a fraction of a turn for each unit
+ *     of position, in units of 2^-64. Each is off by at most 1.02 * 2^-24 times magnitude.
  */
 #define ATTNC_KERNELS(X)              \
     X(PROJECT_HEADS, project_heads)   \

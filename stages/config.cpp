@@ -395,8 +395,12 @@ std::string kernel_config(const Config& config, int kernel) {
         case ATTNC_KERNEL_PROJECT_OUT:
         case ATTNC_KERNEL_SPLIT_HEADS:
         case ATTNC_KERNEL_MERGE_HEADS:
+        case ATTNC_KERNEL_ROTATE_HEADS:
         case ATTNC_KERNEL_ROTARY_ANGLES:
             break;  // whatever the heads are, these are the same
+        case ATTNC_KERNEL_NORM_HEADS:
+            parts.head_dim = padded_head(config.head_dim);
+            break;
         default:
             parts.head_dim = padded_head(config.head_dim);
             parts.v_head_dim = padded_head(config.v_head_dim);

@@ -287,6 +287,7 @@ TEST(KernelConfig, DependsOnPaddedHeadsOnly) {
     for (const int kernel : {ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_SPLIT_HEADS, ATTNC_KERNEL_MERGE_HEADS}) {
         EXPECT_EQ(kernel_config(parse_config("d512_h8_f32"), kernel), "hd16_vhd16");
     }
+    EXPECT_EQ(kernel_config(parse_config("d512_h8_vhd80_f32_qknorm"), ATTNC_KERNEL_NORM_HEADS), "hd64_vhd16");
 }
 
 TEST(KernelConfig, NamesTheStepsThatAKernelHas) {
@@ -296,7 +297,7 @@ TEST(KernelConfig, NamesTheStepsThatAKernelHas) {
           ATTNC_KERNEL_ATTEND_SCORES, ATTNC_KERNEL_ATTEND_DECODE}) {
         EXPECT_EQ(kernel_config(config, kernel), "hd64_vhd64_softcap_alibi") << kernel_name(kernel);
     }
-    EXPECT_EQ(kernel_config(config, ATTNC_KERNEL_ROTATE_HEADS), "hd64_vhd64_pairs");
+    EXPECT_EQ(kernel_config(config, ATTNC_KERNEL_ROTATE_HEADS), "hd16_vhd16_pairs");
     EXPECT_EQ(kernel_config(config, ATTNC_KERNEL_ATTEND), "hd64_vhd64");  // of all calls that need no step
     const KernelConfig parsed = parse_kernel_config("hd64_vhd64_softcap_alibi");
     EXPECT_TRUE(parsed.softcap && parsed.alibi && !parsed.rotary_pairs);

@@ -1,0 +1,62 @@
+#include "stages/rotary.h"
+
+#include <numbers>
+
+namespace attnc {
+
+using namespace Halide;
+
+namespace {
+
+// Taylor's series on |x| <= pi/4: the first terms left out are x^13 / 13! < 7e-12 and x^12 / 12! < 1.2e-10.
+Expr sine_near_zero(const Expr& x) {
+    Expr z = x * x;
+    Expr p = Expr(-1.0 / 39916800);
+    p = p * z + Expr(1.0 / 362880);
+    p = p * z + Expr(-1.0 / 5040);
+    p = p * z + Expr(1.0 / 120);
+    p = p * z + Expr(-1.0 / 6);
+    return x + x * z * p;
+}
+
+Expr cosine_near_zero(const Expr& x) {
+    Expr z = x * x;
+    Expr p = Expr(-1.0 / 3628800);
+    p = p * z + Expr(1.0 / 40320);
+    p = p * z + Expr(-1.0 / 720);
+    p = p * z + Expr(1.0 / 24);
+    p = p * z + Expr(-0.5);
+    return p * z + Expr(1.0);
+}
+
+}  // namespace
+
+RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& magnitude) {
+    constexpr int kQuarterBits = 62;  // a quarter of a turn is 2^62
+    const Expr eighth = Expr(uint64_t{1} << (kQuarterBits - 1));
+    Expr phase = cast<uint64_t>(cast<int64_t>(position)) * turns;
+    Expr quarter = (phase + eighth) >> kQuarterBits;  // the nearest one
+    Expr rest = reinterpret<int64_t>(phase - (quarter << kQuarterBits));
+    Expr x = cast<double>(rest) * Expr(2 * std::numbers::pi / 0x1p64);
+    Expr s = sine_near_zero(x), c = cosine_near_zero(x);
+    Expr odd = (quarter & Expr(uint64_t{1})) != 0;
+    Expr second_half = (quarter & Expr(uint64_t{2})) != 0;
+    Expr cosine_sign = select(odd != second_half, -magnitude, magnitude);
+    Expr sine_sign = select(second_half, -magnitude, magnitude);
+    cosine = cast<float>(cosine_sign * select(odd, s, c));
+    sine = cast<float>(sine_sign * select(odd, c, s));
+}
+
+Rotation::Rotation(Func y, const Func& cos_table, const Func& sin_table, const Expr& pairs, Rotary layout)
+    : pair(0, pairs, "pair") {
+    const Var d("d");
+    const bool adjacent = layout == Rotary::kPairs;
+    Expr first = adjacent ? 2 * pair : Expr(pair.x);
+    Expr second = adjacent ? 2 * pair + 1 : pair + pairs;
+    Expr c = cos_table(pair, m), s = sin_table(pair, m);
+    y(d, m, h) = undef<float>();
+    Expr a = y(first, m, h), b = y(second, m, h);
+    y(scatter(first, second), m, h) = gather(a * c - b * s, b * c + a * s);
+}
+
+}  // namespace attnc
