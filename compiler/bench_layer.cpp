@@ -55,6 +55,7 @@ public:
         const LayerWeights weights(problem_.config, part.used, 1);
         attnc_layer_options layer_options = ATTNC_LAYER_OPTIONS_INIT;
         layer_options.target = options.target.c_str();
+        if (part.used.rotary != Rotary::kNone) layer_options.rotary.base = 10000;
         attnc_error error;
         check_status(attnc_layer_create(part.library, &weights.view, &layer_options, &layer_, &error), error,
                      "attnc_layer_create");

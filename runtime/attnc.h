@@ -134,10 +134,11 @@ typedef struct attnc_weights {
                                     the distance between its key and the query's own one, which is on the
                                     call's diagonal; the bottom-right one where the call names none. Appended
                                     keys have no distance */
-    attnc_tensor q_norm, k_norm; /* [head_dim]; only for a library with qk_norm. Each head of q and k becomes
+    attnc_tensor q_norm, k_norm; /* [head_dim], both or neither; only for a library with qk_norm. Each head of q and k becomes
                                     x / sqrt(mean(x^2) + qk_norm_epsilon) times these, before it is rotated */
     attnc_tensor
-        rotary_frequencies; /* F32 or F64 [rotary.dim / 2], radians a position; instead of rotary.base and its
+        rotary_frequencies; /* F32 or F64 [rotary.dim / 2], radians a position, of less than 2^32; instead of
+                                    rotary.base and its
                                     scaling */
     attnc_tensor rotary_cos,
         rotary_sin; /* [positions, rotary.dim / 2]: the caller's own table, instead of frequencies.
@@ -183,7 +184,9 @@ typedef enum attnc_rotary_scaling {
 /* Rotary position embedding (Su et al. 2021) of q and k; only for a library with rotary or rotary_pairs. A layer with
  * neither a base nor frequencies nor a table of its own is not rotated. Pair i of a head
  * at position p is turned by the angle p * base^(-2 i / dim): features i and i + dim / 2 (a library with rotary), or 2 i
- * and 2 i + 1 (rotary_pairs). Angles are made in double precision. */
+ * and 2 i + 1 (rotary_pairs). Angles are exact to double precision or
+ * better, cosines and sines are rounded to float once. A model that makes its frequencies in float has slightly other
+ * ones: give them as rotary_frequencies where that matters. */
 typedef struct attnc_rotary {
     int64_t dim; /* the first features of a head that are rotated, even; 0: head_dim */
     double base; /* > 1; most models: 10000 */
@@ -209,7 +212,7 @@ typedef struct attnc_layer_options {
     /* 2^-126 to 2^126: scores become softcap * tanh(score / softcap), before ALiBi and biases, those of appended keys
      * too; 0: they stay as they are. Only for a library with softcap. */
     float softcap;
-    float qk_norm_epsilon; /* >= 0; 0: 1e-6. Only for a library with qk_norm */
+    float qk_norm_epsilon; /* > 0 and normal; 0: 1e-6. Only for a layer with q_norm and k_norm */
     attnc_rotary rotary;
 } attnc_layer_options;
 
@@ -300,11 +303,14 @@ typedef struct attnc_inputs {
     attnc_tensor
         query_cu_seqlens; /* I32 or I64 [batch + 1], never falling; read by attnc_layer_workspace too */
     attnc_tensor key_cu_seqlens; /* the same; with a key of its own only */
-    /* Positions for a library with rotary. Row t of an item has position position_offsets[item] + t (0 where not
-     * given), unless its position is given. */
+    /* Positions for a library with rotary, from -2^31 + 1 to 2^31 - 1, or within the caller's table. Row t of an item, of
+     * queries as of keys, has position position_offsets[item] + t, unless its position is given. No offsets: 0, with a
+     * cache the number of keys that the item had before the call. Appended keys (bias_kv, zero_attn) have no position:
+     * they are neither normalised nor rotated. */
     attnc_tensor position_offsets; /* I32 or I64 [batch] */
-    attnc_tensor query_positions;  /* I32 or I64 [batch, seq_q] */
-    attnc_tensor key_positions;    /* I32 or I64 [batch, seq_kv]; self-attention: query's, where not given */
+    attnc_tensor query_positions;  /* I32 or I64 [batch, seq_q]; of packed tokens [rows of query] */
+    attnc_tensor
+        key_positions; /* the same for keys, [batch, seq_kv]; self-attention: the queries', where not given */
     /* A cache. key, value (or query in their place), key_lengths and key_positions are then those of the keys that the
      * call appends; everything else counts all keys of an item, what it had and what it got: the diagonal, and masks,
      * biases, probs and scores, whose seq_kv is the largest count of the call's items. Every refusal comes before
@@ -438,6 +444,30 @@ attnc_status attnc_memory_project(const attnc_layer* layer, const attnc_inputs* 
                                   const attnc_run* run, attnc_error* error);
 attnc_status attnc_memory_workspace(const attnc_layer* layer, const attnc_inputs* inputs, attnc_cache* cache,
                                     const attnc_run* run, size_t* bytes, attnc_error* error);
+
+/* Heads of queries have the layer's num_heads and its q_norm, heads of keys num_kv_heads and k_norm. */
+typedef enum attnc_heads { ATTNC_HEADS_QUERY = 1, ATTNC_HEADS_KEY = 2 } attnc_heads;
+
+/* Heads that are already projected, to be normalised and rotated as forward does it between projection and attention. */
+typedef struct attnc_rotation {
+    size_t struct_size;
+    attnc_heads heads;
+    attnc_tensor x; /* F32 [batch, seq, heads * head_dim] or [batch, heads, seq, head_dim], inner stride 1 */
+    attnc_tensor positions; /* I32 or I64 [batch, seq] */
+    attnc_tensor
+        position_offsets; /* I32 or I64 [batch]; positions not given: row t has position_offsets[item] + t */
+    attnc_tensor out; /* F32, either shape; x itself, with its strides, or memory that doesn't overlap it */
+} attnc_rotation;
+#define ATTNC_ROTATION_INIT ATTNC_SIZED(attnc_rotation)
+
+/* Applies the layer's norm, if it has one, and its rotary embedding to heads, with the bits that forward would have: to
+ * fill a store of rotated keys of one's own, or to rotate what forward doesn't project. For a library with rotary,
+ * rotary_pairs or qk_norm. run is needed, for its workspace. */
+attnc_status attnc_layer_rotate(const attnc_layer* layer, const attnc_rotation* rotation,
+                                const attnc_run* run, attnc_error* error);
+/* Bytes of workspace for that, whatever the sizes. run may be null: one thread. */
+attnc_status attnc_layer_rotate_workspace(const attnc_layer* layer, const attnc_run* run, size_t* bytes,
+                                          attnc_error* error);
 
 /* A ready executor: `threads` threads in all, the calling one among them (threads - 1 are started). In a child of fork
  * it runs on the calling thread alone. One parallel_for at a time; others wait. From within a task of the same pool it

@@ -47,6 +47,8 @@ constexpr attnc_dtype dtype_of() {
     using U = std::remove_cv_t<T>;
     if constexpr (std::is_same_v<U, float>) {
         return ATTNC_F32;
+    } else if constexpr (std::is_same_v<U, double>) {
+        return ATTNC_F64;
     } else if constexpr (std::is_same_v<U, int32_t>) {
         return ATTNC_I32;
     } else if constexpr (std::is_same_v<U, int64_t>) {
@@ -205,6 +207,36 @@ private:
     attnc_tensor c_{};
 };
 
+// One number per row of each item, 32 or 64 bits wide: [batch, seq], of packed tokens [rows].
+class Positions {
+public:
+    Positions() = default;
+    Positions(std::span<const int32_t> data, std::initializer_list<int64_t> extents,
+              std::initializer_list<int64_t> strides = {})
+        : c_(detail::make_view(data, extents, strides)) {}
+    Positions(std::span<const int64_t> data, std::initializer_list<int64_t> extents,
+              std::initializer_list<int64_t> strides = {})
+        : c_(detail::make_view(data, extents, strides)) {}
+    const attnc_tensor& c() const { return c_; }
+
+private:
+    attnc_tensor c_{};
+};
+
+// Radians for each unit of position, in float or double.
+class Frequencies {
+public:
+    Frequencies() = default;
+    template <detail::SpanOf<const float> Range>
+    Frequencies(Range&& data) : c_(View<const float>(data).c()) {}  // NOLINT(google-explicit-constructor)
+    template <detail::SpanOf<const double> Range>
+    Frequencies(Range&& data) : c_(View<const double>(data).c()) {}  // NOLINT(google-explicit-constructor)
+    const attnc_tensor& c() const { return c_; }
+
+private:
+    attnc_tensor c_{};
+};
+
 enum class Causal {
     kNotGiven = ATTNC_CAUSAL_NOT_GIVEN,
     kNone = ATTNC_CAUSAL_NONE,
@@ -235,11 +267,11 @@ struct Weights {
     Tensor bq, bk, bv, bo;                // [out_features]
     Tensor in_proj_weight, in_proj_bias;  // instead of wq, wk, wv and bq, bk, bv
     Tensor bias_k, bias_v;
-    Tensor sink;                    // [num_heads]
-    Tensor alibi_slopes;            // [num_heads]
-    Tensor q_norm, k_norm;          // [head_dim]
-    Tensor rotary_frequencies;      // F32 or F64 [rotary.dim / 2], instead of rotary.base
-    Tensor rotary_cos, rotary_sin;  // [positions, rotary.dim / 2], instead of frequencies
+    Tensor sink;                     // [num_heads]
+    Tensor alibi_slopes;             // [num_heads]
+    Tensor q_norm, k_norm;           // [head_dim]
+    Frequencies rotary_frequencies;  // [rotary.dim / 2], instead of rotary.base
+    Tensor rotary_cos, rotary_sin;   // [positions, rotary.dim / 2], instead of frequencies
 
     attnc_weights c() const {
         attnc_weights w = ATTNC_WEIGHTS_INIT;
@@ -280,6 +312,8 @@ struct Inputs {
     Causal causal = Causal::kNotGiven;
     Lengths causal_offsets;
     Lengths query_cu_seqlens, key_cu_seqlens;  // [batch + 1]: packed tokens
+    Lengths position_offsets;                  // [batch]: of row 0; a cache: not given, behind its keys
+    Positions query_positions, key_positions;  // instead of counting from the offset
     attnc_cache* cache = nullptr;              // Cache::c()
     CacheUse cache_use = CacheUse::kAppend;
     Lengths cache_slots;              // [batch]; none: item b has slot b
@@ -296,11 +330,31 @@ struct Inputs {
         in.causal = static_cast<attnc_causal>(causal);
         in.causal_offsets = causal_offsets.c();
         in.query_cu_seqlens = query_cu_seqlens.c(), in.key_cu_seqlens = key_cu_seqlens.c();
+        in.position_offsets = position_offsets.c();
+        in.query_positions = query_positions.c(), in.key_positions = key_positions.c();
         in.cache = cache;
         if (cache != nullptr) in.cache_use = static_cast<attnc_cache_use>(cache_use);
         in.cache_slots = cache_slots.c(), in.block_table = block_table.c();
         in.cache_lengths = cache_lengths.c();
         return in;
+    }
+};
+
+// Heads that are already projected, to be normalised and rotated: x and out are [batch, seq, heads * head_dim] or
+// [batch, heads, seq, head_dim], and may be the same memory.
+struct Rotation {
+    attnc_heads heads = ATTNC_HEADS_QUERY;
+    Tensor x;
+    Positions positions;
+    Lengths position_offsets;
+    MutableTensor out;
+
+    attnc_rotation c() const {
+        attnc_rotation r = ATTNC_ROTATION_INIT;
+        r.heads = heads;
+        r.x = x.c(), r.out = out.c();
+        r.positions = positions.c(), r.position_offsets = position_offsets.c();
+        return r;
     }
 };
 
@@ -405,6 +459,26 @@ public:
         run.executor = executor;
         attnc_error error{};
         detail::check(attnc_layer_forward(layer_.get(), &in, &out, &run, &error), error);
+    }
+
+    // Applies the layer's norm and rotary embedding to heads, as forward does between projection and attention.
+    void rotate(const Rotation& rotation, std::span<std::byte> workspace,
+                const attnc_executor* executor = nullptr) const {
+        const attnc_rotation r = rotation.c();
+        attnc_run run = ATTNC_RUN_INIT;
+        run.workspace = workspace.data();
+        run.workspace_bytes = workspace.size();
+        run.executor = executor;
+        attnc_error error{};
+        detail::check(attnc_layer_rotate(layer_.get(), &r, &run, &error), error);
+    }
+    size_t rotate_workspace(const attnc_executor* executor = nullptr) const {
+        attnc_run run = ATTNC_RUN_INIT;
+        run.executor = executor;
+        attnc_error error{};
+        size_t bytes = 0;
+        detail::check(attnc_layer_rotate_workspace(layer_.get(), &run, &bytes, &error), error);
+        return bytes;
     }
 
     // Projects key and value of the inputs into their cache, to be read by many calls.

@@ -137,7 +137,7 @@ attnc_status CacheChecker::pages() {
     if (!given(in.cache_lengths)) return fail(error, ATTNC_MISSING_TENSOR, {"cache_lengths is missing"});
     ATTNC_TRY(check_tensor(error, {"block_table", ATTNC_I32, ATTNC_I32, true, false, needs_data},
                            in.block_table, {{"batch", r.batch}, {"pages", kAny}}));
-    CacheUse& c = r.cache;
+    CallCache& c = r.cache;
     c.table = static_cast<const int32_t*>(in.block_table.data);
     c.table_stride = in.block_table.stride[0], c.page_stride = in.block_table.stride[1];
     c.table_pages = in.block_table.extent[1];

@@ -13,7 +13,7 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // An export or import: the items' places, and the two sides.
 struct Transfer {
-    CacheUse use;
+    CallCache use;
     int64_t batch, first, count;
     OutView key, value;  // data null: not wanted
 };

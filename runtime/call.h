@@ -47,6 +47,7 @@ public:
         slots_[argument] = buffer.argument();
     }
     void set(int argument, const float& scalar) { slots_[argument] = const_cast<float*>(&scalar); }
+    void set(int argument, const double& scalar) { slots_[argument] = const_cast<double*>(&scalar); }
     void set(int argument, const int32_t& scalar) { slots_[argument] = const_cast<int32_t*>(&scalar); }
 
     // False when the kernel refused; the task then has a code and a sentence.

@@ -144,7 +144,10 @@ const char* dtype_name(int32_t dtype) {
     }
 }
 
-int64_t dtype_bytes(int32_t dtype) { return dtype == ATTNC_U8 ? 1 : dtype == ATTNC_I64 ? 8 : 4; }
+int64_t dtype_bytes(int32_t dtype) {
+    if (dtype == ATTNC_U8) return 1;
+    return dtype == ATTNC_I64 || dtype == ATTNC_F64 ? 8 : 4;
+}
 
 int64_t last_element(const attnc_tensor& t) {
     int64_t last = 0;

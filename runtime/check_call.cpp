@@ -170,23 +170,6 @@ attnc_status check_struct(attnc_error* error, const char* name, const char* type
     return ATTNC_OK;
 }
 
-attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& r) {
-    r.concurrency = 1;
-    if (run == nullptr) return ATTNC_OK;
-    ATTNC_TRY(check_struct(error, "run", "attnc_run", &run->struct_size, sizeof(attnc_run)));
-    r.executor = run->executor;
-    if (r.executor == nullptr) return ATTNC_OK;
-    if (r.executor->parallel_for == nullptr) {
-        return fail(error, ATTNC_NULL_ARGUMENT, {"executor.parallel_for is null"});
-    }
-    if (r.executor->concurrency < 1) {
-        return fail(error, ATTNC_BAD_VALUE,
-                    {"executor.concurrency is ", r.executor->concurrency, ", wanted 1 or more"});
-    }
-    r.concurrency = r.executor->concurrency;
-    return ATTNC_OK;
-}
-
 // What a call has and a memory has no use for.
 attnc_status check_memory_inputs(attnc_error* error, const attnc_inputs& in) {
     const struct {
@@ -222,6 +205,23 @@ attnc_status check_memory_inputs(attnc_error* error, const attnc_inputs& in) {
 
 }  // namespace
 
+attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& r) {
+    r.concurrency = 1;
+    if (run == nullptr) return ATTNC_OK;
+    ATTNC_TRY(check_struct(error, "run", "attnc_run", &run->struct_size, sizeof(attnc_run)));
+    r.executor = run->executor;
+    if (r.executor == nullptr) return ATTNC_OK;
+    if (r.executor->parallel_for == nullptr) {
+        return fail(error, ATTNC_NULL_ARGUMENT, {"executor.parallel_for is null"});
+    }
+    if (r.executor->concurrency < 1) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"executor.concurrency is ", r.executor->concurrency, ", wanted 1 or more"});
+    }
+    r.concurrency = r.executor->concurrency;
+    return ATTNC_OK;
+}
+
 attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attnc_inputs* inputs,
                         const attnc_outputs* outputs, const attnc_run* run, DataNeed need, Request* request) {
     *request = {};
@@ -239,6 +239,7 @@ attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attn
     ATTNC_TRY(
         checker.lengths("query_lengths", inputs->query_lengths, query_rows_of, &request->query_lengths));
     ATTNC_TRY(checker.diagonal());
+    ATTNC_TRY(check_positions(error, layer, *inputs, checker.needs_data, checker.knows_keys, *request));
     if (checker.knows_keys && need == DataNeed::kAll) ATTNC_TRY(check_ring_rows(error, layer, *request));
     ATTNC_TRY(checker.outputs());
     return check_executor(error, run, *request);
@@ -261,6 +262,7 @@ attnc_status check_memory(attnc_error* error, const attnc_layer& layer, const at
     ATTNC_TRY(checker.memory_tokens());
     ATTNC_TRY(checker.lengths("key_lengths", all.key_lengths, key_rows_of, &request->key_lengths));
     ATTNC_TRY(check_cache_use(error, layer, all, need, request, &checker.knows_keys));
+    ATTNC_TRY(check_positions(error, layer, all, checker.needs_data, checker.knows_keys, *request));
     return check_executor(error, run, *request);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/probs.h"
 #include "runtime/project.h"
 #include "runtime/request.h"
+#include "runtime/rotary.h"
 #include "runtime/stage.h"
 #include "runtime/text.h"
 
@@ -39,6 +40,9 @@ void begin_wave(Wave& wave, int64_t first) {
 }
 
 attnc_status run_wave(attnc_error* error, const Wave& wave) {
+    const WorkList angles[] = {query_angles_work(wave), key_angles_work(wave)};
+    ATTNC_TRY(run_stage(error, wave, angles, 2));
+
     Projection in[3];
     WorkList first[5];
     const int64_t projections = plan_in_projections(wave, in);
@@ -70,23 +74,10 @@ attnc_status run_waves(attnc_error* error, const attnc_layer& layer, const Reque
     forget_overwritten(request);
     for (int64_t first = 0; first < request.batch; first += wave.item_count) {
         begin_wave(wave, first);
+        wave.keys_share_angles = keys_share_angles(wave);
         ATTNC_TRY(run_wave(error, wave));
     }
     keep_lengths(request);
-    return ATTNC_OK;
-}
-
-attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run) {
-    if (plan.bytes == 0) return ATTNC_OK;
-    if (run.workspace == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run.workspace is null"});
-    if (reinterpret_cast<uintptr_t>(run.workspace) % kAlignment != 0) {
-        return fail(error, ATTNC_WORKSPACE_MISALIGNED,
-                    {"run.workspace is not aligned to ", kAlignment, " bytes"});
-    }
-    if (run.workspace_bytes < static_cast<size_t>(plan.bytes)) {
-        return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
-                    {"run.workspace has ", run.workspace_bytes, " bytes, wanted ", plan.bytes});
-    }
     return ATTNC_OK;
 }
 

@@ -14,6 +14,8 @@ struct HalideType {
 
 inline constexpr HalideType kFloat32{2, 32, 1};
 inline constexpr HalideType kUint8{1, 8, 1};
+inline constexpr HalideType kInt32{0, 32, 1};
+inline constexpr HalideType kUint64{1, 64, 1};
 
 struct HalideDimension {
     int32_t min;

@@ -52,8 +52,8 @@ Item make_item(const attnc_layer& layer, const Request& r, int64_t number) {
     const int64_t tile = layer.layout.tile_kv;
     Item item = {};
     item.number = number;
-    item.q_origin = r.query_starts.present ? r.query_starts.at(number) : number;
-    item.kv_origin = r.key_starts.present ? r.key_starts.at(number) : number;
+    item.q_origin = query_origin_of(r, number);
+    item.kv_origin = key_origin_of(r, number);
     item.q_length =
         static_cast<int32_t>(r.query_lengths.present ? r.query_lengths.at(number) : query_rows_of(r, number));
     item.kv_length = static_cast<int32_t>(all_keys_of(r, number));

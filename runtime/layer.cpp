@@ -6,6 +6,7 @@
 
 #include "runtime/carve.h"
 #include "runtime/check.h"
+#include "runtime/check_rotary.h"
 #include "runtime/library.h"
 #include "runtime/pack.h"
 #include "runtime/text.h"
@@ -128,6 +129,7 @@ struct Parts {
         int64_t panels, bias;
     } wq, wk, wv, wo;
     int64_t appended_k, appended_v, sinks, alibi_slopes;
+    int64_t q_norm, k_norm, turns, table;
 };
 
 Parts::Weights take(Carver& carver, PackedWeights& packed, int64_t inner, int64_t panel, int64_t count) {
@@ -152,6 +154,10 @@ Parts take_parts(Carver& carver, attnc_layer& layer, const LayerWeights& weights
     parts.appended_v = carver.take(sizeof(float), {c.num_kv_heads, layer.appended, layer.v_width});
     if (weights.sink != nullptr) parts.sinks = carver.take(sizeof(float), {c.num_heads});
     if (weights.alibi_slopes != nullptr) parts.alibi_slopes = carver.take(sizeof(float), {c.num_heads});
+    parts.q_norm = carver.take(sizeof(float), {layer.qk_width});
+    parts.k_norm = carver.take(sizeof(float), {layer.qk_width});
+    parts.turns = carver.take(sizeof(uint64_t), {layer.rotary.pairs});
+    parts.table = carver.take(sizeof(float), {layer.rotary.table_rows, 2, layer.rotary.stride});
     return parts;
 }
 
@@ -167,6 +173,39 @@ attnc_status check_panel_sizes(attnc_error* error, const attnc_layer& layer) {
         }
     }
     return ATTNC_OK;
+}
+
+// Sizes of the rotary embedding; its numbers not yet.
+LayerRotary describe_rotary(const RotarySource& source) {
+    constexpr int64_t kMultiple = ATTNC_HEAD_ALIGN / 2;
+    LayerRotary rotary = {};
+    rotary.pairs = source.pairs;
+    rotary.stride = (source.pairs + kMultiple - 1) / kMultiple * kMultiple;
+    rotary.magnitude = source.rotary.magnitude;
+    rotary.table_rows = source.cos.rank != 0 ? source.cos.extent[0] : 0;
+    return rotary;
+}
+
+void pack_head_steps(attnc_layer& layer, const Parts& parts, const HeadSources& sources,
+                     unsigned char* memory) {
+    const int64_t features = layer.config.head_dim;
+    if (sources.q_norm != nullptr) {
+        auto* q_norm = reinterpret_cast<float*>(memory + parts.q_norm);
+        auto* k_norm = reinterpret_cast<float*>(memory + parts.k_norm);
+        pack_norm(sources.q_norm, features, layer.qk_width, q_norm);
+        pack_norm(sources.k_norm, features, layer.qk_width, k_norm);
+        layer.q_norm = q_norm, layer.k_norm = k_norm;
+        layer.norm_epsilon = static_cast<float>(sources.epsilon * static_cast<double>(features));
+    }
+    if (sources.rotary.cos.rank != 0) {
+        auto* table = reinterpret_cast<float*>(memory + parts.table);
+        pack_angles(sources.rotary, layer.rotary.stride, table);
+        layer.rotary.table = table;
+    } else if (layer.rotates()) {
+        auto* turns = reinterpret_cast<uint64_t*>(memory + parts.turns);
+        pack_turns(sources.rotary, turns);
+        layer.rotary.turns = turns;
+    }
 }
 
 void pack_all(attnc_layer& layer, const Parts& parts, const LayerWeights& weights, unsigned char* memory) {
@@ -241,6 +280,9 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     ATTNC_TRY(choose_target(error, library, settings.target, &target));
     attnc_layer built = describe(*library, *target, settings);
     ATTNC_TRY(check_weights(error, library->config, weights, &checked));
+    HeadSources head_steps;
+    ATTNC_TRY(check_head_steps(error, library->config, *weights, settings, &head_steps));
+    built.rotary = describe_rotary(head_steps.rotary);
 
     Carver carver;
     carver.take(sizeof(attnc_layer), {1});
@@ -265,6 +307,7 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
                     {"allocator.allocate returned memory that is not aligned to ", kAlignment, " bytes"});
     }
     pack_all(built, parts, checked, static_cast<unsigned char*>(memory));
+    pack_head_steps(built, parts, head_steps, static_cast<unsigned char*>(memory));
     auto* result = static_cast<attnc_layer*>(memory);
     *result = built;
     *layer = result;

@@ -33,6 +33,17 @@ struct PackedWeights {
     int64_t panel_bytes() const { return inner * panel * static_cast<int64_t>(sizeof(float)); }
 };
 
+// How a layer rotates heads of q and k: by frequencies, or by a table of the caller's.
+struct LayerRotary {
+    int64_t pairs;  // of features that are rotated; 0: none
+    int64_t
+        stride;  // of cosines, and of sines, in a row of angles: pairs rounded up to half of ATTNC_HEAD_ALIGN
+    double magnitude;       // multiplies cosines and sines
+    const uint64_t* turns;  // [pairs], of one unit of position, in units of 2^-64
+    const float* table;     // [table_rows][2 * stride]; null: frequencies
+    int64_t table_rows;
+};
+
 int64_t padded_features(int64_t features);  // of a head: rounded up to ATTNC_HEAD_ALIGN
 
 }  // namespace attnc
@@ -63,6 +74,13 @@ struct attnc_layer {
     const float* sinks;         // [num_heads]; null: none
     const float* alibi_slopes;  // [num_heads]; null: none
 
+    // Heads of q and k become x * norm / sqrt(sum of squares + norm_epsilon): head_dim is in both already.
+    const float *q_norm, *k_norm;  // [qk_width]; null: not normalised
+    float norm_epsilon;
+    attnc::LayerRotary rotary;
+
+    bool rotates() const { return rotary.pairs != 0; }
+    bool changes_heads() const { return rotates() || q_norm != nullptr; }
     bool has(int64_t flag) const { return (config.flags & flag) != 0; }
     const attnc_kernel_entry& kernel(int id) const { return target->kernels[id]; }
 };

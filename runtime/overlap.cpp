@@ -47,6 +47,9 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
                          span_of("causal_offsets", inputs.causal_offsets),
                          span_of("query_cu_seqlens", inputs.query_cu_seqlens),
                          span_of("key_cu_seqlens", inputs.key_cu_seqlens),
+                         span_of("position_offsets", inputs.position_offsets),
+                         span_of("query_positions", inputs.query_positions),
+                         span_of("key_positions", inputs.key_positions),
                          span_of("cache_slots", inputs.cache_slots),
                          span_of("block_table", inputs.block_table),
                          span_of("cache_lengths", inputs.cache_lengths)};
@@ -68,6 +71,22 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
         if (overlap(in, cache)) return fail(error, ATTNC_OVERLAP, {in.name, " overlaps ", cache.name});
     }
     if (overlap(cache, scratch)) return fail(error, ATTNC_OVERLAP, {cache.name, " overlaps ", scratch.name});
+    return ATTNC_OK;
+}
+
+attnc_status check_rotated_overlaps(attnc_error* error, const attnc_rotation& rotation, bool in_place,
+                                    const void* workspace, size_t workspace_bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(workspace);
+    const Span scratch = {"the workspace", begin, begin + workspace_bytes};
+    const Span out = span_of("out", rotation.out);
+    const Span read[] = {span_of("x", rotation.x), span_of("positions", rotation.positions),
+                         span_of("position_offsets", rotation.position_offsets)};
+    for (const Span& in : read) {
+        const bool is_out = in_place && &in == read;
+        if (!is_out && overlap(out, in)) return fail(error, ATTNC_OVERLAP, {"out overlaps ", in.name});
+        if (overlap(in, scratch)) return fail(error, ATTNC_OVERLAP, {in.name, " overlaps ", scratch.name});
+    }
+    if (overlap(out, scratch)) return fail(error, ATTNC_OVERLAP, {"out overlaps ", scratch.name});
     return ATTNC_OK;
 }
 

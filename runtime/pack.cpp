@@ -1,6 +1,9 @@
 #include "runtime/pack.h"
 
 #include <cstring>
+#include <initializer_list>
+
+#include "runtime/rotary_frequencies.h"
 
 namespace attnc {
 
@@ -52,6 +55,39 @@ void pack_appended(const float* bias, int64_t heads, int64_t features, int64_t w
     for (int64_t head = 0; head < heads; ++head) {
         memcpy(to + head * appended * width, bias + head * features,
                static_cast<size_t>(features) * sizeof(float));
+    }
+}
+
+void pack_norm(const float* weight, int64_t features, int64_t width, float* to) {
+    const double root = __builtin_sqrt(static_cast<double>(features));
+    for (int64_t d = 0; d < width; ++d)
+        to[d] = d < features ? static_cast<float>(static_cast<double>(weight[d]) * root) : 0.0F;
+}
+
+void pack_turns(const RotarySource& source, uint64_t* to) {
+    const attnc_tensor& given = source.frequencies;
+    for (int64_t i = 0; i < source.pairs; ++i) {
+        double radians = 0;
+        if (given.rank == 0) {
+            radians = scaled_frequency(inverse_power(source.rotary.base, i, source.pairs), source.rotary);
+        } else if (given.dtype == ATTNC_F64) {
+            radians = static_cast<const double*>(given.data)[i];
+        } else {
+            radians = static_cast<double>(static_cast<const float*>(given.data)[i]);
+        }
+        to[i] = turns_of(radians);
+    }
+}
+
+void pack_angles(const RotarySource& source, int64_t stride, float* to) {
+    const int64_t rows = source.cos.extent[0];
+    memset(to, 0, static_cast<size_t>(rows * 2 * stride) * sizeof(float));
+    for (int64_t row = 0; row < rows; ++row) {
+        for (const attnc_tensor* t : {&source.cos, &source.sin}) {
+            memcpy(to, static_cast<const float*>(t->data) + row * t->stride[0],
+                   static_cast<size_t>(source.pairs) * sizeof(float));
+            to += stride;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // Lays weights out as the kernels read them. Plain loops: a layer is made once.
 #pragma once
 
+#include "runtime/check_rotary.h"
 #include "runtime/layer.h"
 #include "runtime/weights.h"
 
@@ -19,5 +20,15 @@ void pack_out(const Matrix& weights, const float* bias, int64_t features, int64_
 // the zeros.
 void pack_appended(const float* bias, int64_t heads, int64_t features, int64_t width, int64_t appended,
                    float* to);
+
+// q_norm or k_norm [features] to `width` of them, zeros beyond; times sqrt(features), since the kernel divides by a sum
+// of squares instead of their mean.
+void pack_norm(const float* weight, int64_t features, int64_t width, float* to);
+
+// Frequencies of all pairs as fractions of a turn.
+void pack_turns(const RotarySource& source, uint64_t* to);
+
+// The caller's cosines and sines as rows of angles.
+void pack_angles(const RotarySource& source, int64_t stride, float* to);
 
 }  // namespace attnc

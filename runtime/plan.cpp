@@ -54,6 +54,10 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.copies_q) plan.q = all.take(kFloat, {layer.q_heads.planes(), plan.rows_q, layer.qk_width});
     if (plan.copies_k) plan.k = all.take(kFloat, {layer.k_heads.planes(), plan.rows_kv, layer.qk_width});
     if (plan.copies_v) plan.v = all.take(kFloat, {layer.v_heads.planes(), plan.rows_kv, layer.v_width});
+    if (layer.rotates()) {
+        plan.q_angles = all.take(kFloat, {plan.rows_q, 2, layer.rotary.stride});
+        plan.k_angles = all.take(kFloat, {plan.rows_kv, 2, layer.rotary.stride});
+    }
     if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
     if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.attended});
     if (plan.makes_key_runs) plan.key_runs = all.take(sizeof(int32_t), {plan.run_count});
@@ -156,9 +160,10 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     plan->concurrency = r.concurrency;
     const bool in_proj = layer.has(ATTNC_CONFIG_IN_PROJ);
     const int64_t keys = least(layer.layout.tile_kv, r.seq_kv), tile = layer.layout.tile_q;
-    plan->copies_q = in_proj || !in_place(c.head_dim, layer.qk_width, r.query.row_stride, tile);
+    const bool makes_qk = in_proj || layer.changes_heads();
+    plan->copies_q = makes_qk || !in_place(c.head_dim, layer.qk_width, r.query.row_stride, tile);
     plan->copies_k =
-        r.cache ? r.cache.appends : in_proj || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
+        r.cache ? r.cache.appends : makes_qk || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
     plan->copies_v = r.cache ? r.cache.appends
                              : in_proj || !in_place(c.v_head_dim, layer.v_width, r.value.row_stride, keys);
     plan->owns_context =
@@ -199,6 +204,20 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
         plan->block_keys = least(layer.layout.tile_kv, limits.max_seq_kv);
     }
     return lay_out(error, layer, *plan);
+}
+
+attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run) {
+    if (plan.bytes == 0) return ATTNC_OK;
+    if (run.workspace == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run.workspace is null"});
+    if (reinterpret_cast<uintptr_t>(run.workspace) % kAlignment != 0) {
+        return fail(error, ATTNC_WORKSPACE_MISALIGNED,
+                    {"run.workspace is not aligned to ", kAlignment, " bytes"});
+    }
+    if (run.workspace_bytes < static_cast<size_t>(plan.bytes)) {
+        return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
+                    {"run.workspace has ", run.workspace_bytes, " bytes, wanted ", plan.bytes});
+    }
+    return ATTNC_OK;
 }
 
 }  // namespace attnc

@@ -35,6 +35,8 @@ struct Plan {
     int64_t q = kNoOffset;           // [plane][rows_q][qk_width]
     int64_t k = kNoOffset;           // [plane][rows_kv][qk_width]
     int64_t v = kNoOffset;           // [plane][rows_kv][v_width]
+    int64_t q_angles = kNoOffset;    // [rows_q][2 * rotary.stride]
+    int64_t k_angles = kNoOffset;    // [rows_kv][2 * rotary.stride]
     int64_t context = kNoOffset;     // [rows_q][num_heads][v_width]
     int64_t key_addend = kNoOffset;  // [attended]
     int64_t key_runs = kNoOffset;    // int32_t[run_count]: cache rows of the first key of each run
@@ -57,6 +59,9 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
 
 // Suffices for every call within the limits, and never shrinks when a limit grows.
 attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attnc_limits& limits, Plan* plan);
+
+// That the caller's workspace is there, aligned and large enough.
+attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run);
 
 // Rows, at least one, that a buffer with this row stride (elements of `size` bytes) may have for a kernel.
 int64_t safe_rows(int64_t row_stride, int64_t size);

@@ -29,7 +29,7 @@ void split_panels(Projection& p, int64_t panels) {
     // Strides between heads count too: the planes of one piece of work must span less than 2 GiB.
     const int64_t head_span = p.to.head_stride * p.heads.heads_per_panel * kFloat;
     const int64_t most_groups = p.heads_out && head_span > 0 ? most(kMaxSpan / head_span, 1) : p.heads.groups;
-    if (panels >= per_head) {
+    if (panels >= per_head || p.steps.any()) {
         p.panel_parts = 1;
         p.group_parts = divide_up(p.heads.groups, least(most(panels / per_head, 1), most_groups));
     } else {
@@ -63,7 +63,8 @@ void divide_work(Projection* projections, int64_t count, int64_t concurrency) {
         for (int64_t i = 0; i < count; ++i) {
             Projection& p = projections[i];
             const int64_t held = p.panel_step * p.group_step;
-            if (p.weights != nullptr && held > 1) {
+            const int64_t least_held = p.steps.any() ? p.heads.panels_per_head : 1;
+            if (p.weights != nullptr && held > least_held) {
                 split_panels(p, held / 2);
                 smaller = true;
             } else if (p.rows.total / (2 * p.rows.chunks) >= kLeastChunkRows) {
@@ -165,6 +166,16 @@ bool copy_heads(const Wave& wave, const Projection& p, int64_t head, const Stret
     return call.run(wave.layer.kernel(kernel), worker.task);
 }
 
+// Normalises and rotates the heads that a call has just written.
+bool finish_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker,
+                  const char** refused) {
+    const int64_t first = part.first_group * p.heads.heads_per_panel;
+    const int64_t heads = least(part.groups * p.heads.heads_per_panel, p.real_heads - first);
+    float* data = p.to.data + first * p.to.head_stride + s.row * p.heads.width;
+    return run_head_steps(wave.layer, p.steps, {data, s.count, heads, p.to.head_stride}, s.row, worker.task,
+                          refused);
+}
+
 // What a piece of work made of keys or values goes into the cache.
 void keep_part(const Wave& wave, const Projection& p, const Part& part, const Stretch& s) {
     const HeadPanels& h = p.heads;
@@ -202,6 +213,7 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
             *refused = kernel_of(p);
             return false;
         }
+        if (p.steps.any() && !finish_heads(wave, p, part, s, worker, refused)) return false;
         if (p.keeps != Keeps::kNothing) keep_part(wave, p, part, s);
         row += s.count;
     }
@@ -222,7 +234,8 @@ struct InSide {
     const TokenView& from;
     const PackedWeights& weights;
     const HeadPanels& heads;
-    int64_t offset, plane_rows, features;
+    int64_t offset, plane_rows, real_heads, features;
+    HeadSteps steps;
 };
 
 Projection make_in_projection(const Wave& wave, const InSide& side) {
@@ -236,7 +249,9 @@ Projection make_in_projection(const Wave& wave, const InSide& side) {
     p.heads_out = true;
     p.keeps = side.keeps;
     p.heads = side.heads;
+    p.real_heads = side.real_heads;
     p.features = side.features;
+    p.steps = side.steps;
     return p;
 }
 
@@ -248,13 +263,23 @@ int64_t plan_in_projections(const Wave& wave, Projection* projections) {
     const Request& r = wave.request;
     const Plan& plan = wave.plan;
     const RowKind keys = r.cache ? RowKind::kAppended : RowKind::kKeys;
+    const HeadSteps q_steps = {l.q_norm, angles_of(wave, false)}, k_steps = {l.k_norm, angles_of(wave, true)};
     const InSide sides[] = {
         {plan.copies_q, RowKind::kQueries, Keeps::kNothing, r.query, l.wq, l.q_heads, plan.q, plan.rows_q,
-         c.head_dim},
+         c.num_heads, c.head_dim, q_steps},
         {plan.copies_k, keys, r.cache ? Keeps::kKeys : Keeps::kNothing, r.key, l.wk, l.k_heads, plan.k,
-         plan.rows_kv, c.head_dim},
-        {plan.copies_v, keys, r.cache ? Keeps::kValues : Keeps::kNothing, r.value, l.wv, l.v_heads, plan.v,
-         plan.rows_kv, c.v_head_dim},
+         plan.rows_kv, c.num_kv_heads, c.head_dim, k_steps},
+        {plan.copies_v,
+         keys,
+         r.cache ? Keeps::kValues : Keeps::kNothing,
+         r.value,
+         l.wv,
+         l.v_heads,
+         plan.v,
+         plan.rows_kv,
+         c.num_kv_heads,
+         c.v_head_dim,
+         {}},
     };
     int64_t count = 0;
     for (const InSide& side : sides) {

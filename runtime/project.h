@@ -2,6 +2,7 @@
 // after it the context becomes the output.
 #pragma once
 
+#include "runtime/head_steps.h"
 #include "runtime/rows.h"
 #include "runtime/stage.h"
 
@@ -18,8 +19,10 @@ struct Projection {
     OutView to;                    // planes of heads in the workspace, or the caller's output
     bool heads_out;                // true: project_heads, from the caller; false: project_out, to the caller
     Keeps keeps;
-    HeadPanels heads;                // of project_heads and of copies
-    int64_t features;                // of a head on the caller's side; out: of the caller's output row
+    HeadSteps steps;     // of q and k, on the heads that a call wrote; a piece of work has whole heads then
+    int64_t real_heads;  // without those of padding
+    HeadPanels heads;    // of project_heads and of copies
+    int64_t features;    // of a head on the caller's side; out: of the caller's output row
     int64_t panel_step, group_step;  // panels of a head, and groups of heads, in one piece of work
     int64_t panel_parts, group_parts;
     int64_t count() const { return rows.chunks * panel_parts * group_parts; }

@@ -38,8 +38,19 @@ struct ItemNumbers {
     }
 };
 
+// One number for each row of each item, of an item that begins at `origin` as tokens do.
+struct RowNumbers {
+    const void* data;
+    int64_t batch_stride;  // packed tokens: 1
+    bool present, wide;
+    int64_t at(int64_t origin, int64_t row) const {
+        const int64_t i = origin * batch_stride + row;
+        return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+    }
+};
+
 // The cache of a call, and which of its rows the items have.
-struct CacheUse {
+struct CallCache {
     attnc_cache* cache;  // null: none
     bool appends;
     ItemNumbers slots;          // not present: item b has slot b
@@ -74,8 +85,11 @@ struct Request {
     ItemNumbers query_starts,
         key_starts;             // packed tokens: first rows of the items, and the end of the last one
     int64_t total_q, total_kv;  // rows of packed tokens
-    CacheUse cache;
+    CallCache cache;
     attnc_causal causal;  // never NOT_GIVEN
+    ItemNumbers position_offsets;
+    RowNumbers query_positions, key_positions;  // self-attention: the queries' for keys without their own
+    bool same_positions;                        // row t of queries and row t of new keys have one position
     OutView out;
     OutView probs, probs_averaged;  // row_stride steps over queries; data null where not asked for
     OutView lse;
@@ -100,6 +114,15 @@ inline int64_t all_keys_of(const Request& r, int64_t item) {
     return r.cache.held(item) + (r.cache.appends ? new_keys_of(r, item) : 0);
 }
 
+// Where an item's rows begin in the caller's tensors, in strides from item to item: its number, or in packed tokens its
+// first row.
+inline int64_t query_origin_of(const Request& r, int64_t item) {
+    return r.query_starts.present ? r.query_starts.at(item) : item;
+}
+inline int64_t key_origin_of(const Request& r, int64_t item) {
+    return r.key_starts.present ? r.key_starts.at(item) : item;
+}
+
 enum class DataNeed { kSizesOnly, kAll };
 
 // Checks everything about a call but its workspace and overlaps. With kSizesOnly data pointers may be null;
@@ -118,6 +141,22 @@ attnc_status check_cache_use(attnc_error* error, const attnc_layer& layer, const
 
 // Whether a ring has room for what the call's items see. The rest of the request is complete.
 attnc_status check_ring_rows(attnc_error* error, const attnc_layer& layer, const Request& request);
+
+// An executor that can be used, and its concurrency; run may be null.
+attnc_status check_executor(attnc_error* error, const attnc_run* run, Request& request);
+
+// The part of check_call that is about positions; tokens, lengths and the cache are checked. `knows_keys`: as
+// check_cache_use has it.
+attnc_status check_positions(attnc_error* error, const attnc_layer& layer, const attnc_inputs& inputs,
+                             bool needs_data, bool knows_keys, Request& request);
+
+// The same for attnc_layer_rotate: its rows are the request's queries.
+attnc_status check_rotated_positions(attnc_error* error, const attnc_layer& layer,
+                                     const attnc_rotation& rotation, Request& request);
+
+// The same as check_overlaps for attnc_layer_rotate; in_place: out is x.
+attnc_status check_rotated_overlaps(attnc_error* error, const attnc_rotation& rotation, bool in_place,
+                                    const void* workspace, size_t workspace_bytes);
 
 // Refuses outputs that overlap inputs, each other or the workspace, and a workspace or cache that overlaps an
 // input.

@@ -20,6 +20,7 @@ struct Wave {
     Item* items;
     int64_t item_count = 0;
     int64_t q_rows = 0, kv_rows = 0;  // valid ones of all items
+    bool keys_share_angles = false;   // keys are rotated by the queries' angles
     int64_t new_rows = 0;  // keys that are projected: kv_rows, with a cache those that are appended
 
     template <typename T>

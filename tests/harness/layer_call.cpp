@@ -117,6 +117,7 @@ LayerCall random_call(const Config& given, const Sizes& sizes, uint64_t seed) {
         call.alibi_slopes = make({c.num_heads}, 1);
         for (float& slope : call.alibi_slopes.values) slope = std::fabs(slope);
     }
+    if (c.rotary != Rotary::kNone) call.rotary.base = 10000;
     if (c.qk_norm) call.q_norm = make({c.head_dim}, 2), call.k_norm = make({c.head_dim}, 2);
     call.query = make({sizes.batch, sizes.seq_q, c.in_proj ? c.d_model : q}, 2);
     call.key = make({sizes.batch, sizes.seq_kv, c.in_proj ? c.k_dim : k}, 2);

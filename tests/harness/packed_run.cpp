@@ -56,6 +56,18 @@ PackedTokens pack(const Array<float>& tokens, const std::vector<int64_t>& starts
     return packed;
 }
 
+// Positions [batch, seq] of the items' valid rows, [rows].
+std::vector<int64_t> pack(const Array<int64_t>& positions, const std::vector<int64_t>& starts, int64_t gap) {
+    std::vector<int64_t> packed;
+    if (!positions.given()) return packed;
+    packed.assign(static_cast<size_t>(starts.back() + gap), std::numeric_limits<int64_t>::min());
+    for (size_t b = 0; b + 1 < starts.size(); ++b) {
+        for (int64_t row = starts[b]; row < starts[b + 1] - gap; ++row)
+            packed[static_cast<size_t>(row)] = positions.at(b, row - starts[b]);
+    }
+    return packed;
+}
+
 struct LayerDelete {
     void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
 };
@@ -114,6 +126,13 @@ RunResult run_packed(const attnc_library* library, const LayerCall& call, const 
                            packing.split && !c.out_proj);
     attnc_inputs in = call.inputs();
     in.query = query.view, in.key = key.view, in.value = value.view;
+    const std::vector<int64_t> q_positions = pack(call.query_positions, q_starts, gap);
+    const std::vector<int64_t> kv_positions = pack(call.key_positions, kv_starts, gap);
+    const auto rows_of = [](const std::vector<int64_t>& p) {
+        return p.empty() ? attnc_tensor{}
+                         : attnc_tensor_1d(ATTNC_I64, p.data(), static_cast<int64_t>(p.size()));
+    };
+    in.query_positions = rows_of(q_positions), in.key_positions = rows_of(kv_positions);
     const auto count = static_cast<int64_t>(q_starts.size());
     in.query_cu_seqlens = attnc_tensor_1d(ATTNC_I64, q_starts.data(), count);
     if (call.key.given()) in.key_cu_seqlens = attnc_tensor_1d(ATTNC_I64, kv_starts.data(), count);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <stdexcept>
 
 #include "runtime/halide_buffer.h"
@@ -119,6 +120,7 @@ public:
         }
     }
     int32_t integer(int argument) const { return *static_cast<const int32_t*>(slots_[argument]); }
+    double wide_real(int argument) const { return *static_cast<const double*>(slots_[argument]); }
     float real(int argument) const { return *static_cast<const float*>(slots_[argument]); }
     int32_t code() const { return code_; }
 
@@ -169,6 +171,12 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_ATTEND_DECODE, {});
+        const std::vector<int64_t> tables = {ATTNC_ARGUMENT_COS_TABLE, ATTNC_ARGUMENT_SIN_TABLE};
+        set(ATTNC_KERNEL_NORM_HEADS,
+            {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_NORM_WEIGHT, ATTNC_ARGUMENT_EPSILON, ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_ROTATE_HEADS, {tables, {ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_ROTARY_ANGLES,
+            {tables, {ATTNC_ARGUMENT_POSITIONS, ATTNC_ARGUMENT_FREQUENCIES, ATTNC_ARGUMENT_MAGNITUDE}});
         return all;
     }();
     return (*orders)[static_cast<size_t>(kernel)];
@@ -429,6 +437,81 @@ int32_t copy_heads(int kernel, void** argv) {
     return 0;
 }
 
+int32_t norm_heads(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    const View x = call.buffer(ATTNC_ARGUMENT_INPUT, "x", 3);
+    const View weight = call.buffer(ATTNC_ARGUMENT_NORM_WEIGHT, "norm_weight", 1);
+    const View y = call.buffer(ATTNC_ARGUMENT_Y, "y", 3);
+    call.want("x", x.extent(0) % ATTNC_HEAD_ALIGN, "rest of a padded head", 0);
+    call.want("norm_weight", weight.extent(0), "d of x", x.extent(0));
+    for (int i = 0; i < 3; ++i) call.want("y", y.extent(i), "extent of x", x.extent(i));
+    if (call.code() != 0) return call.code();
+    for (int64_t h = 0; h < y.extent(2); ++h) {
+        for (int64_t m = 0; m < y.extent(1); ++m) {
+            double squares = static_cast<double>(call.real(ATTNC_ARGUMENT_EPSILON));
+            for (int64_t d = 0; d < x.extent(0); ++d)
+                squares += static_cast<double>(x.f(d, m, h)) * static_cast<double>(x.f(d, m, h));
+            for (int64_t d = 0; d < x.extent(0); ++d) {
+                const double value = static_cast<double>(x.f(d, m, h)) / std::sqrt(squares);
+                y.f(d, m, h) = static_cast<float>(value * static_cast<double>(weight.f(d)));
+            }
+        }
+    }
+    return 0;
+}
+
+template <bool pairs>
+int32_t rotate_heads(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    const View cos = call.buffer(ATTNC_ARGUMENT_COS_TABLE, "cos_table", 2);
+    const View sin = call.buffer(ATTNC_ARGUMENT_SIN_TABLE, "sin_table", 2);
+    const View y = call.buffer(ATTNC_ARGUMENT_Y, "y", 3);
+    const int64_t turned = cos.extent(0);
+    call.want("sin_table", sin.extent(0), "r of cos_table", turned);
+    for (const View* table : {&cos, &sin}) call.want("a table", table->extent(1), "m of y", y.extent(1));
+    if (2 * turned > y.extent(0)) call.want("y", y.extent(0), "two features a pair", 2 * turned);
+    if (call.code() != 0) return call.code();
+    for (int64_t h = 0; h < y.extent(2); ++h) {
+        for (int64_t m = 0; m < y.extent(1); ++m) {
+            for (int64_t r = 0; r < turned; ++r) {
+                float& first = y.f(pairs ? 2 * r : r, m, h);
+                float& second = y.f(pairs ? 2 * r + 1 : r + turned, m, h);
+                const auto a = static_cast<double>(first), b = static_cast<double>(second);
+                const auto c = static_cast<double>(cos.f(r, m)), s = static_cast<double>(sin.f(r, m));
+                first = static_cast<float>(a * c - b * s);
+                second = static_cast<float>(b * c + a * s);
+            }
+        }
+    }
+    return 0;
+}
+
+int32_t rotary_angles(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const View positions = call.buffer(ATTNC_ARGUMENT_POSITIONS, "positions", 1, kInt32);
+    const View frequencies = call.buffer(ATTNC_ARGUMENT_FREQUENCIES, "frequencies", 1, kUint64);
+    const View cos = call.buffer(ATTNC_ARGUMENT_COS_TABLE, "cos_table", 2);
+    const View sin = call.buffer(ATTNC_ARGUMENT_SIN_TABLE, "sin_table", 2);
+    for (const View* table : {&cos, &sin}) {
+        call.want("a table", table->extent(0), "r of frequencies", frequencies.extent(0));
+        call.want("a table", table->extent(1), "m of positions", positions.extent(0));
+    }
+    if (call.code() != 0) return call.code();
+    const double magnitude = call.wide_real(ATTNC_ARGUMENT_MAGNITUDE);
+    for (int64_t m = 0; m < positions.extent(0); ++m) {
+        ++fake_counts().rows_angled;
+        for (int64_t r = 0; r < frequencies.extent(0); ++r) {
+            const auto position = static_cast<uint64_t>(int64_t{*positions.at<int32_t>(m)});
+            const auto turns = static_cast<int64_t>(position * *frequencies.at<uint64_t>(r));
+            const double angle = static_cast<double>(turns) * (2 * std::numbers::pi * 0x1p-64);
+            cos.f(r, m) = static_cast<float>(std::cos(angle) * magnitude);
+            sin.f(r, m) = static_cast<float>(std::sin(angle) * magnitude);
+        }
+    }
+    return 0;
+}
+
 template <int kernel, int32_t (*body)(int, void**)>
 int32_t entry(void** argv) {
     int32_t code = 0;
@@ -437,7 +520,7 @@ int32_t entry(void** argv) {
 
 int32_t no_scalar_form(void**) { return -1; }
 
-attnc_kernel_argv body_of(int kernel) {
+attnc_kernel_argv body_of(const Config& config, int kernel) {
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
             return entry<ATTNC_KERNEL_PROJECT_HEADS, project>;
@@ -459,6 +542,13 @@ attnc_kernel_argv body_of(int kernel) {
             return entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>;
         case ATTNC_KERNEL_MERGE_HEADS:
             return entry<ATTNC_KERNEL_MERGE_HEADS, copy_heads>;
+        case ATTNC_KERNEL_NORM_HEADS:
+            return entry<ATTNC_KERNEL_NORM_HEADS, norm_heads>;
+        case ATTNC_KERNEL_ROTATE_HEADS:
+            return config.rotary == Rotary::kPairs ? entry<ATTNC_KERNEL_ROTATE_HEADS, rotate_heads<true>>
+                                                   : entry<ATTNC_KERNEL_ROTATE_HEADS, rotate_heads<false>>;
+        case ATTNC_KERNEL_ROTARY_ANGLES:
+            return entry<ATTNC_KERNEL_ROTARY_ANGLES, rotary_angles>;
         case ATTNC_KERNEL_ATTEND_DECODE:
             return no_scalar_form;
         default:
@@ -466,9 +556,9 @@ attnc_kernel_argv body_of(int kernel) {
     }
 }
 
-attnc_kernel_entry entry_of(int kernel) {
+attnc_kernel_entry entry_of(const Config& config, int kernel) {
     const std::vector<int64_t>& order = arguments_of(kernel);
-    return {body_of(kernel), order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};
+    return {body_of(config, kernel), order.data(), static_cast<int64_t>(order.size()), 2 * (64 + 1024)};
 }
 
 attnc_target_entry make_target(const Config& config, const FakeLayout& layout, const char* name,
@@ -478,7 +568,7 @@ attnc_target_entry make_target(const Config& config, const FakeLayout& layout, c
     target.cpu_features = features;
     target.layout = {layout.panel != 0 ? layout.panel : padded_head(config.head_dim), layout.out_panel,
                      layout.tile_kv, layout.tile_q, layout.split_kv};
-    for (const int kernel : kernels_of(config)) target.kernels[kernel] = entry_of(kernel);
+    for (const int kernel : kernels_of(config)) target.kernels[kernel] = entry_of(config, kernel);
     return target;
 }
 
@@ -491,7 +581,7 @@ FakeCounts& fake_counts() {
 
 void FakeCounts::reset() {
     for (auto& count : calls) count = 0;
-    rows_projected = pairs_attended = in_flight = most_in_flight = wrong_control_words = 0;
+    rows_projected = rows_angled = pairs_attended = in_flight = most_in_flight = wrong_control_words = 0;
 }
 
 void fail_next_call(int kernel, FakeFailure how) { g_failure[kernel] = how; }

@@ -16,6 +16,7 @@ namespace attnc::test {
 struct FakeCounts {
     std::atomic<int64_t> calls[ATTNC_KERNEL_COUNT];
     std::atomic<int64_t> rows_projected;  // rows times panels of project_heads
+    std::atomic<int64_t> rows_angled;     // rows of rotary_angles
     std::atomic<int64_t> pairs_attended;  // rows times keys of attend, attend_masked and attend_guarded
     std::atomic<int64_t> in_flight;       // calls that run now
     std::atomic<int64_t> most_in_flight;

@@ -217,6 +217,9 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     in.key_lengths = placed.lengths(call.key_lengths);
     in.query_lengths = placed.lengths(call.query_lengths);
     in.causal_offsets = placed.lengths(call.causal_offsets);
+    in.position_offsets = placed.lengths(call.position_offsets);
+    in.query_positions = placed.lengths(call.query_positions);
+    in.key_positions = placed.lengths(call.key_positions);
 
     const int64_t batch = call.sizes.batch, seq = call.sizes.seq_q;
     const bool split_out = options.rank4 && !c.out_proj;
