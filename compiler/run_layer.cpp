@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/layer_data.h"
+#include "compiler/packed_tokens.h"
 #include "runtime/kernel_abi.h"
 
 namespace attnc {
@@ -168,6 +169,20 @@ private:
     attnc_cache* cache_ = nullptr;
 };
 
+void forward(const attnc_layer* layer, const attnc_inputs& inputs, const attnc_outputs& outputs) {
+    attnc_error error;
+    attnc_run run = ATTNC_RUN_INIT;
+    check_status(attnc_layer_workspace(layer, &inputs, &outputs, &run, &run.workspace_bytes, &error), error,
+                 "attnc_layer_workspace");
+    const AlignedBytes workspace(run.workspace_bytes);
+    run.workspace = workspace.data();
+    check_status(attnc_layer_forward(layer, &inputs, &outputs, &run, &error), error, "attnc_layer_forward");
+}
+
+bool is_per_head(const attnc_library* library, const attnc_inputs& inputs) {
+    return inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
+}
+
 }  // namespace
 
 Reference run_layer(const attnc_library* library, const std::string& target, const attnc_weights& weights,
@@ -181,20 +196,32 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
         inputs.cache = cache->cache();
         inputs.cache_use = past.alone ? ATTNC_CACHE_READ : ATTNC_CACHE_APPEND;
     }
-    const bool per_head = inputs.query.rank == 4 && (library->config.flags & ATTNC_CONFIG_OUT_PROJ) == 0;
-    const Outputs outputs = make_outputs(per_head, wanted, layer_options.scores_stage, sizes);
-    const attnc_outputs views = outputs.view(layer_options.scores_stage);
-    attnc_error error;
-    attnc_run run = ATTNC_RUN_INIT;
-    check_status(attnc_layer_workspace(layer.get(), &inputs, &views, &run, &run.workspace_bytes, &error),
-                 error, "attnc_layer_workspace");
-    const AlignedBytes workspace(run.workspace_bytes);
-    run.workspace = workspace.data();
-    check_status(attnc_layer_forward(layer.get(), &inputs, &views, &run, &error), error,
-                 "attnc_layer_forward");
+    const Outputs outputs =
+        make_outputs(is_per_head(library, inputs), wanted, layer_options.scores_stage, sizes);
+    forward(layer.get(), inputs, outputs.view(layer_options.scores_stage));
     Reference result = as_reference(outputs, sizes);
     if (cache) cache->give_back(sizes.keys - sizes.appended, result);
     return result;
+}
+
+Reference run_packed(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                     const attnc_inputs& padded, const ReferenceOptions& layer_options, const Wanted& wanted,
+                     const Reference& sizes) {
+    const Layer layer = make_layer(library, target, weights, layer_options);
+    const bool per_head = is_per_head(library, padded);
+    const PackedCall call(padded);
+    const Outputs outputs = make_outputs(per_head, wanted, layer_options.scores_stage, sizes);
+    attnc_outputs views = outputs.view(layer_options.scores_stage);
+    Output rows;
+    if (per_head) {
+        rows.make({sizes.num_heads, call.query_rows(), sizes.v_head_dim});
+    } else {
+        rows.make({call.query_rows(), sizes.out_features});
+    }
+    views.out = rows.view;
+    forward(layer.get(), call.inputs(), views);
+    call.unpack(rows.view, outputs.out.view);
+    return as_reference(outputs, sizes);
 }
 
 }  // namespace attnc

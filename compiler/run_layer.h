@@ -20,4 +20,9 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
                     const attnc_inputs& inputs, const ReferenceOptions& layer_options, const Wanted& wanted,
                     const Reference& sizes, const ReferencePast& past = {});
 
+// The same with its tokens as a packed batch. Some item has all queries, and one all keys.
+Reference run_packed(const attnc_library* library, const std::string& target, const attnc_weights& weights,
+                     const attnc_inputs& padded, const ReferenceOptions& layer_options, const Wanted& wanted,
+                     const Reference& sizes);
+
 }  // namespace attnc

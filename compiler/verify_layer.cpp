@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "compiler/run_layer.h"
 #include "runtime/kernel_abi.h"
@@ -47,11 +48,25 @@ std::vector<int64_t> random_lengths(int64_t count, int64_t low, int64_t high, Ra
     return lengths;
 }
 
+// What masks count: the most keys of an item.
+int64_t all_keys(const VerifyCall& call) {
+    int64_t most = call.past.given() ? 0 : call.problem.sizes.seq_kv;
+    for (int64_t item = 0; item < call.problem.sizes.batch && call.past.given(); ++item) {
+        const auto n = static_cast<size_t>(item);
+        const int64_t fresh = call.past.alone            ? 0
+                              : call.key_lengths.empty() ? call.problem.sizes.seq_kv
+                                                         : call.key_lengths[n];
+        most = std::max(most, call.past.length(item) + fresh);
+    }
+    return most;
+}
+
 void add_masks(VerifyCall& call, Random& random) {
-    const auto [batch, seq_q, seq_kv] = call.problem.sizes;
+    const int64_t batch = call.problem.sizes.batch, seq_q = call.problem.sizes.seq_q;
+    const int64_t seq_kv = all_keys(call);
     const int64_t heads = call.problem.config.num_heads;
     int64_t extent[4];
-    const auto draw_extent = [&, batch = batch, seq_q = seq_q, seq_kv = seq_kv] {
+    const auto draw_extent = [&] {
         const int64_t full[4] = {batch, heads, seq_q, seq_kv};
         int64_t count = 1;
         for (int n = 0; n < 4; ++n) {
@@ -107,6 +122,36 @@ void add_lengths(VerifyCall& call, Random& random) {
         static_cast<attnc_empty_rows>(random.between(ATTNC_EMPTY_ROWS_NOT_GIVEN, ATTNC_EMPTY_ROWS_NAN));
 }
 
+// Keys and values of earlier calls, of other lengths in each item; and a call that brings none.
+void add_past(VerifyCall& call, Random& random) {
+    const Config& config = call.problem.config;
+    const int64_t batch = call.problem.sizes.batch;
+    if (!config.cache || random.chance(0.3)) return;
+    constexpr int64_t kLongest = 200;
+    const int64_t past = random.between(1, kLongest);
+    call.past_keys = generated(batch * config.num_kv_heads * past * config.head_dim, random.bits(), 1);
+    call.past_values = generated(batch * config.num_kv_heads * past * config.v_head_dim, random.bits(), 1);
+    call.past.keys =
+        attnc_tensor_4d(ATTNC_F32, call.past_keys.data(), batch, config.num_kv_heads, past, config.head_dim);
+    call.past.values = attnc_tensor_4d(ATTNC_F32, call.past_values.data(), batch, config.num_kv_heads, past,
+                                       config.v_head_dim);
+    call.past.lengths = random_lengths(batch, 0, past, random);
+    call.past.alone = random.chance(0.2);
+    if (!call.past.alone) return;
+    call.inputs.key = call.inputs.value = call.inputs.key_lengths = {};
+    call.key_lengths.clear();
+}
+
+// One item has all queries and one all keys, so that the longest ones are the sizes.
+void pack(VerifyCall& call, Random& random) {
+    if (call.past.given() || !random.chance(0.2)) return;
+    call.packed = true;
+    for (auto [lengths, all] : {std::pair(&call.query_lengths, call.problem.sizes.seq_q),
+                                std::pair(&call.key_lengths, call.problem.sizes.seq_kv)}) {
+        if (!lengths->empty()) lengths->front() = all;
+    }
+}
+
 void add_window(VerifyCall& call, Random& random) {
     // Narrow ones, also beside long sequences, and wide ones that drop little.
     const auto keys = [&] { return random.between(0, random.chance(0.5) ? 8 : call.problem.sizes.seq_kv); };
@@ -146,11 +191,11 @@ void add_rotation(VerifyCall& call, Random& random) {
         call.position_offsets = random_lengths(batch, 0, kFarthest, random);
         call.inputs.position_offsets = attnc_tensor_1d(ATTNC_I64, call.position_offsets.data(), batch);
     }
-    if (random.chance(0.3)) {
+    if (random.chance(0.3) && !call.packed) {
         call.query_positions = random_lengths(batch * seq_q, 0, kFarthest, random);
         call.inputs.query_positions = attnc_tensor_2d(ATTNC_I64, call.query_positions.data(), batch, seq_q);
     }
-    if (random.chance(0.3)) {
+    if (random.chance(0.3) && !call.packed && !call.past.alone) {
         call.key_positions = random_lengths(batch * seq_kv, 0, kFarthest, random);
         call.inputs.key_positions = attnc_tensor_2d(ATTNC_I64, call.key_positions.data(), batch, seq_kv);
     }
@@ -176,6 +221,8 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     call->inputs.key = call->tokens.key_view;
     call->inputs.value = call->tokens.value_view;
     add_lengths(*call, random);
+    add_past(*call, random);
+    pack(*call, random);
     if (config.masks) add_masks(*call, random);
     add_window(*call, random);
     add_options(*call, random);
@@ -186,7 +233,7 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
 Config config_of(const attnc_library* library) { return parse_config(library->problem); }
 
 Reference reference_of(const VerifyCall& call) {
-    return reference_layer(call.problem.config, call.weights.view, call.options, call.inputs);
+    return reference_layer(call.problem.config, call.weights.view, call.options, call.inputs, call.past);
 }
 
 std::string check_call(const attnc_library* library, const std::string& target, const VerifyCall& call,
@@ -194,7 +241,9 @@ std::string check_call(const attnc_library* library, const std::string& target, 
     const Config& config = call.problem.config;
     const Wanted wanted = {.probs = config.probs, .probs_averaged = config.probs, .lse = true};
     const Reference got =
-        run_layer(library, target, call.weights.view, call.inputs, call.options, wanted, want);
+        call.packed ? run_packed(library, target, call.weights.view, call.inputs, call.options, wanted, want)
+                    : run_layer(library, target, call.weights.view, call.inputs, call.options, wanted, want,
+                                call.past);
     const LayerComparison comparison = compare_layer(config, got, want, tile_kv_of(library, target));
     return comparison.ok() ? "" : comparison.text();
 }

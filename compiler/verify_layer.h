@@ -23,11 +23,14 @@ struct VerifyCall {
     std::vector<float> bias, key_bias;
     std::vector<int64_t> key_lengths, query_lengths, causal_offsets;
     std::vector<int64_t> position_offsets, query_positions, key_positions;
+    std::vector<float> past_keys, past_values;
+    ReferencePast past;   // in a cache before the call
+    bool packed = false;  // runs as a packed batch
     attnc_inputs inputs = ATTNC_INPUTS_INIT;
     ReferenceOptions options;  // of the layer
 };
 
-// Sizes, masks, biases, lengths, diagonals, windows, score options, rotations, positions and empty-row policy drawn by the
+// Sizes, lengths, a past, masks, biases, diagonals, windows, score options, rotations, positions and empty-row policy drawn by the
 // seed, of what `config` supports. Small enough that the reference takes about a second at most.
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed);
 
