@@ -224,4 +224,30 @@ Reference run_packed(const attnc_library* library, const std::string& target, co
     return as_reference(outputs, sizes);
 }
 
+std::vector<double> run_rotation(const attnc_library* library, const std::string& target,
+                                 const attnc_weights& weights, const attnc_inputs& inputs,
+                                 const ReferenceOptions& layer_options) {
+    const Layer layer = make_layer(library, target, weights, layer_options);
+    const attnc_tensor& x = inputs.query;
+    Output out;
+    if (x.rank == 4) {
+        out.make({x.extent[0], x.extent[1], x.extent[2], x.extent[3]});
+    } else {
+        out.make({x.extent[0], x.extent[1], x.extent[2]});
+    }
+    attnc_rotation rotation = ATTNC_ROTATION_INIT;
+    rotation.heads = ATTNC_HEADS_QUERY;
+    rotation.x = x;
+    rotation.positions = inputs.query_positions;
+    rotation.out = out.view;
+    attnc_error error;
+    attnc_run run = ATTNC_RUN_INIT;
+    check_status(attnc_layer_rotate_workspace(layer.get(), &run, &run.workspace_bytes, &error), error,
+                 "attnc_layer_rotate_workspace");
+    const AlignedBytes workspace(run.workspace_bytes);
+    run.workspace = workspace.data();
+    check_status(attnc_layer_rotate(layer.get(), &rotation, &run, &error), error, "attnc_layer_rotate");
+    return out.widened();
+}
+
 }  // namespace attnc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/attnc.h"
 #include "support/reference.h"
@@ -24,5 +25,11 @@ Reference run_layer(const attnc_library* library, const std::string& target, con
 Reference run_packed(const attnc_library* library, const std::string& target, const attnc_weights& weights,
                      const attnc_inputs& padded, const ReferenceOptions& layer_options, const Wanted& wanted,
                      const Reference& sizes);
+
+// Heads [batch, heads, seq, head_dim] or [batch, seq, heads * head_dim] of the query, normalised and rotated as the layer
+// does it, by the call's query_positions. Dense, of the same shape.
+std::vector<double> run_rotation(const attnc_library* library, const std::string& target,
+                                 const attnc_weights& weights, const attnc_inputs& inputs,
+                                 const ReferenceOptions& layer_options);
 
 }  // namespace attnc

@@ -25,6 +25,12 @@ Reference sizes_of(const CaseFile& file) {
 
 Reference run_case(const CaseFile& file, const attnc_library* library, const std::string& target) {
     const auto expects = [&](const char* role) { return file.expected.contains(role); };
+    if (file.rotates_only) {
+        Reference rotated = sizes_of(file);
+        (file.inputs.query.rank == 4 ? rotated.context : rotated.out) =
+            run_rotation(library, target, file.weights, file.inputs, file.options);
+        return rotated;
+    }
     const bool scores = file.options.scores_stage != ATTNC_SCORES_NOT_GIVEN;
     const Wanted wanted = {.probs = expects("probs") || (expects("qk_matmul_output") && !scores),
                            .probs_averaged = expects("avg_probs"),

@@ -113,7 +113,7 @@ std::vector<std::string> paths_of_today() {
     std::vector<std::string> paths = case_paths();
     std::erase_if(paths, [](const std::string& path) {
         const Config config = read_case(path).config;
-        return config.scores || config.cache || config.rotary != Rotary::kNone;
+        return config.scores || config.cache;
     });
     return paths;
 }
