@@ -1,7 +1,7 @@
 # attnc_add_library(NAME name
 #                   D_MODEL n NUM_HEADS n [NUM_KV_HEADS n] [HEAD_DIM n] [V_HEAD_DIM n] [K_DIM n] [V_DIM n]
 #                   [NO_IN_PROJ] [NO_OUT_PROJ] [CAUSAL] [NO_MASKS] [NO_PROBS] [ADD_BIAS_KV] [ADD_ZERO_ATTN]
-#                   [SINK] [ALIBI] [SOFTCAP] [QK_NORM] [ROTARY half|pairs] [CACHE [PAGE_SIZE n]]
+#                   [SINK] [ALIBI] [SOFTCAP] [SCORES] [QK_NORM] [ROTARY half|pairs] [CACHE [PAGE_SIZE n]]
 #                 | PROBLEM d512_h8_f32
 #                 | HF_CONFIG config.json [LAYER encoder.self] [NO_CACHE]
 #                   [TARGETS target...] [SCHEDULE text] [OUTPUT_DIRECTORY dir])
@@ -14,7 +14,8 @@
 # names a folder, compiled kernels are kept there.
 
 function(attnc_add_library)
-    set(flags NO_IN_PROJ NO_OUT_PROJ CAUSAL NO_MASKS NO_PROBS ADD_BIAS_KV ADD_ZERO_ATTN SINK ALIBI SOFTCAP QK_NORM)
+    set(flags NO_IN_PROJ NO_OUT_PROJ CAUSAL NO_MASKS NO_PROBS ADD_BIAS_KV ADD_ZERO_ATTN SINK ALIBI SOFTCAP QK_NORM
+        SCORES)
     list(APPEND flags NO_CACHE CACHE) # set() would take the word as its own
     set(values D_MODEL NUM_HEADS NUM_KV_HEADS HEAD_DIM V_HEAD_DIM K_DIM V_DIM ROTARY PAGE_SIZE PROBLEM HF_CONFIG LAYER
         SCHEDULE)

@@ -102,6 +102,21 @@ void add_masks(VerifyCall& call, Random& random) {
     }
 }
 
+// A mask of blocks of queries and keys.
+void add_block_mask(VerifyCall& call, Random& random) {
+    if (!random.chance(0.3)) return;
+    constexpr int64_t kGranule = 16;
+    attnc_inputs& in = call.inputs;
+    in.block_q = kGranule * random.between(1, 4), in.block_kv = kGranule * random.between(1, 4);
+    const auto blocks = [](int64_t seq, int64_t size) { return (seq + size - 1) / size; };
+    const int64_t extent[4] = {random.chance(0.5) ? call.problem.sizes.batch : 1,
+                               random.chance(0.5) ? call.problem.config.num_heads : 1,
+                               blocks(call.problem.sizes.seq_q, in.block_q),
+                               blocks(all_keys(call), in.block_kv)};
+    call.block_keep_mask = random_bytes(extent[0] * extent[1] * extent[2] * extent[3], 0.6, random);
+    in.block_keep_mask = mask_view(ATTNC_U8, call.block_keep_mask.data(), extent);
+}
+
 void add_lengths(VerifyCall& call, Random& random) {
     const auto [batch, seq_q, seq_kv] = call.problem.sizes;
     if (random.chance(0.5)) {
@@ -223,7 +238,10 @@ std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     add_lengths(*call, random);
     add_past(*call, random);
     pack(*call, random);
-    if (config.masks) add_masks(*call, random);
+    if (config.masks) {
+        add_masks(*call, random);
+        add_block_mask(*call, random);
+    }
     add_window(*call, random);
     add_options(*call, random);
     add_rotation(*call, random);

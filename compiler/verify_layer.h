@@ -19,7 +19,7 @@ struct VerifyCall {
     uint64_t seed = 0;
     LayerWeights weights;
     LayerTokens tokens;
-    std::vector<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask;
+    std::vector<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask, block_keep_mask;
     std::vector<float> bias, key_bias;
     std::vector<int64_t> key_lengths, query_lengths, causal_offsets;
     std::vector<int64_t> position_offsets, query_positions, key_positions;

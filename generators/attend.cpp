@@ -1,4 +1,4 @@
-// attend, attend_masked, attend_guarded, attend_probs: one head of one item over one block of keys.
+// attend, attend_masked, attend_guarded, attend_probs, attend_scores: one head of one item over one block of keys.
 #include "generators/library_generator.h"
 #include "schedules/cpu/attention.h"
 #include "stages/attention_two_pass.h"
@@ -40,7 +40,8 @@ protected:
 
     template <typename KeyBias, typename Bias, typename Mask>
     void add_masks(AttentionInputs& in, KeyBias& key_bias, Bias& bias, Mask& keep, Mask& drop,
-                   const Expr& flags) {
+                   Mask& key_blocks, const Expr& flags) {
+        this->any_strides(key_blocks);
         this->any_strides(key_bias);
         this->any_strides(bias);
         this->any_strides(keep);
@@ -49,6 +50,7 @@ protected:
                                   .bias = bias,
                                   .keep_mask = keep,
                                   .drop_mask = drop,
+                                  .key_blocks = key_blocks,
                                   .flags = flags,
                                   .softcap = value_of(softcap_),
                                   .alibi_slope = value_of(alibi_slope_),
@@ -121,10 +123,11 @@ public:
     In<float> qk_scale{"qk_scale"};
     In<int32_t> first_key{"first_key"};
     In<int32_t> last_key{"last_key"};
-    In<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
-    In<Buffer<float, 2>> bias{"bias"};              // (j, i)
-    In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
-    In<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
+    In<Buffer<float, 1>> key_bias{"key_bias"};        // (j)
+    In<Buffer<float, 2>> bias{"bias"};                // (j, i)
+    In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};    // (j, i)
+    In<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};    // (j, i)
+    In<Buffer<uint8_t, 2>> key_blocks{"key_blocks"};  // (jb, ib)
     In<int32_t> mask_flags{"mask_flags"};
     Out<Buffer<float, 2>> context{"context"};      // (d, i)
     Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
@@ -135,7 +138,7 @@ protected:
     void generate_masked(const AttendParams& params, bool guarded) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
-        this->add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
+        this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         in.guarded = guarded;
         this->finish(in, params, context, row_stats);
     }
@@ -151,35 +154,63 @@ public:
     void generate() { generate_masked(cpu_schedule().params.attend_guarded, true); }
 };
 
-class AttendProbs : public AttendGenerator<AttendProbs> {
+// Forms without values: a number for each query and key.
+template <typename T>
+class PairsGenerator : public AttendGenerator<T> {
 public:
-    Input<Buffer<float, 2>> q{"q"};  // (d, i)
-    Input<Buffer<float, 2>> k{"k"};  // (d, j)
-    Input<float> qk_scale{"qk_scale"};
-    Input<int32_t> first_key{"first_key"};
-    Input<int32_t> last_key{"last_key"};
-    Input<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
-    Input<Buffer<float, 2>> bias{"bias"};              // (j, i)
-    Input<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};  // (j, i)
-    Input<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};  // (j, i)
-    Input<int32_t> mask_flags{"mask_flags"};
+    template <typename U>
+    using In = typename AttendGenerator<T>::template Input<U>;
+
+    In<Buffer<float, 2>> q{"q"};  // (d, i)
+    In<Buffer<float, 2>> k{"k"};  // (d, j)
+    In<float> qk_scale{"qk_scale"};
+    In<int32_t> first_key{"first_key"};
+    In<int32_t> last_key{"last_key"};
+    In<Buffer<float, 1>> key_bias{"key_bias"};        // (j)
+    In<Buffer<float, 2>> bias{"bias"};                // (j, i)
+    In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};    // (j, i)
+    In<Buffer<uint8_t, 2>> drop_mask{"drop_mask"};    // (j, i)
+    In<Buffer<uint8_t, 2>> key_blocks{"key_blocks"};  // (jb, ib)
+    In<int32_t> mask_flags{"mask_flags"};
+
+    void configure() { this->add_score_steps(); }
+
+protected:
+    // pairs (j, i) = value(stage)
+    template <typename Pairs, typename Value>
+    void generate_pairs(Pairs& pairs, const Value& value) {
+        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
+        this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
+        this->from_zero(pairs);
+        pairs.dim(0).set_bounds(0, in.keys);
+        pairs.dim(1).set_bounds(0, in.queries);
+        const AttendParams params = this->cpu_schedule().params.attend_probs;
+        AttentionTwoPass stage(in, attention_tile(params));
+        pairs(stage.j, stage.i) = value(stage);
+        schedule_pairs(stage, pairs, params, in.head_dim, in.tile_kv, this->get_target());
+    }
+};
+
+class AttendProbs : public PairsGenerator<AttendProbs> {
+public:
     Input<Buffer<float, 2>> row_stats_in{"row_stats_in"};  // (i, c)
     Output<Buffer<float, 2>> probs{"probs"};               // (j, i)
 
-    void configure() { add_score_steps(); }
+    void generate() {
+        row_statistics(row_stats_in);
+        generate_pairs(probs, [&](const AttentionTwoPass& stage) {
+            return stage.probability(stage.j, stage.i, row_stats_in(stage.i, kLargest),
+                                     row_stats_in(stage.i, kSum));
+        });
+    }
+};
+
+class AttendScores : public PairsGenerator<AttendScores> {
+public:
+    Output<Buffer<float, 2>> scores{"scores"};  // (j, i)
 
     void generate() {
-        AttentionInputs in = common_inputs(q, k, qk_scale, first_key, last_key);
-        add_masks(in, key_bias, bias, keep_mask, drop_mask, mask_flags);
-        row_statistics(row_stats_in);
-        from_zero(probs);
-        probs.dim(0).set_bounds(0, in.keys);
-        probs.dim(1).set_bounds(0, in.queries);
-        const AttendParams params = cpu_schedule().params.attend_probs;
-        AttentionTwoPass stage(in, attention_tile(params));
-        probs(stage.j, stage.i) =
-            stage.probability(stage.j, stage.i, row_stats_in(stage.i, kLargest), row_stats_in(stage.i, kSum));
-        schedule_probs(stage, probs, params, in.head_dim, in.tile_kv, get_target());
+        generate_pairs(scores, [&](const AttentionTwoPass& stage) { return stage.score(stage.j, stage.i); });
     }
 };
 
@@ -190,3 +221,4 @@ HALIDE_REGISTER_GENERATOR(attnc::Attend, attend)
 HALIDE_REGISTER_GENERATOR(attnc::AttendMasked, attend_masked)
 HALIDE_REGISTER_GENERATOR(attnc::AttendGuarded, attend_guarded)
 HALIDE_REGISTER_GENERATOR(attnc::AttendProbs, attend_probs)
+HALIDE_REGISTER_GENERATOR(attnc::AttendScores, attend_scores)

@@ -7,6 +7,7 @@
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 #include "runtime/probs.h"
+#include "runtime/scores.h"
 
 namespace attnc {
 namespace {
@@ -49,6 +50,7 @@ struct KeyBlock {
     HeadRows k, v;
     int64_t first, count;
     bool appended;
+    KeyBlockMap blocks;  // from the range's first row on
 };
 
 // One call of attend, attend_masked or attend_guarded.
@@ -74,7 +76,7 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
     MaskArguments masks(wave, *range.item, range.head,
-                        {range.row, range.rows, block.first, block.count, block.appended});
+                        {range.row, range.rows, block.first, block.count, block.appended, block.blocks});
     masks.set(call);
     return call.run(layer.kernel(kernel), worker.task);
 }
@@ -90,9 +92,12 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
         if (!is_bad(i)) continue;
         int64_t end = i + 1;
         while (end < range.rows && is_bad(end)) ++end;
+        if (block.blocks.data != nullptr) i -= i % kGranule;  // a row that is done again gets the same bits
         const QueryRange bad = {range.item, range.head, range.row + i, end - i};
         const ContextRows to = {context.data + i * context.row_stride, context.row_stride};
-        if (!call_attend(wave, worker, bad, block, ATTNC_KERNEL_ATTEND_GUARDED, to, stats.from(i)))
+        KeyBlock rest = block;
+        rest.blocks = block.blocks.from(i);
+        if (!call_attend(wave, worker, bad, rest, ATTNC_KERNEL_ATTEND_GUARDED, to, stats.from(i)))
             return false;
         i = end;
     }
@@ -102,7 +107,7 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                   const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
-    const bool plain = MaskArguments::flags_of(wave, block.appended) == 0;
+    const bool plain = MaskArguments::flags_of(wave, block.appended) == 0 && block.blocks.data == nullptr;
     *refused = plain ? "attend" : "attend_masked";
     if (!call_attend(wave, worker, range, block, plain ? ATTNC_KERNEL_ATTEND : ATTNC_KERNEL_ATTEND_MASKED,
                      context, stats)) {
@@ -210,9 +215,11 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
     const int64_t tile = layer.layout.tile_kv;
     for (int64_t first = seen.first / tile * tile; first < seen.end; first += tile) {
         const int64_t count = least(tile, seen.end - first);
+        const KeyBlockMap blocks = map_key_blocks(wave, worker, range, first, count);
+        if (blocks.empty) continue;
         const KvRows rows =
             kv_rows(wave, worker, *range.item, {head, first, count, most(first, seen.first), true});
-        const KeyBlock block = {rows.k, rows.v, first, count, false};
+        const KeyBlock block = {rows.k, rows.v, first, count, false, blocks};
         if (!attention.add(block, refused)) return false;
     }
     if (layer.appended > 0) {
@@ -221,7 +228,8 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
                                 {layer.appended_v + head * n * layer.v_width, layer.v_width},
                                 0,
                                 n,
-                                true};
+                                true,
+                                {}};
         if (!attention.add(block, refused)) return false;
     }
     return attention.finish(refused);
@@ -274,9 +282,10 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     if (wave.plan.keeps_row_stats) keep_stats(wave, range, stats);
     *refused = "attend_lse";
     if (wave.request.wants_lse && !write_lse(wave, worker, range, stats)) return false;
-    if (!wave.request.wants_probs) return true;
     *refused = "attend_probs";
-    return write_all_probs(wave, worker, range, stats);
+    if (wave.request.wants_probs && !write_all_probs(wave, worker, range, stats)) return false;
+    *refused = "attend_scores";
+    return wave.request.scores_stage == ATTNC_SCORES_NOT_GIVEN || write_scores(wave, worker, range);
 }
 
 void zero_rows(const OutView& out, int64_t origin, int64_t head, int64_t row, int64_t end, int64_t features) {
@@ -297,6 +306,8 @@ bool run_empty_tail(const Wave& wave, const void*, Worker&, int64_t index, const
         if (!wave.layer.has(ATTNC_CONFIG_OUT_PROJ))
             zero_rows(r.out, item.q_origin, head, row, out_end, c.v_head_dim);
         if (r.wants_probs) zero_rows(r.probs, item.number, head, row, end, columns);
+        if (r.scores_stage != ATTNC_SCORES_NOT_GIVEN)
+            zero_rows(r.scores, item.number, head, row, end, r.seq_kv);
         if (!r.wants_lse) continue;
         float* lse = r.lse.data + item.number * r.lse.batch_stride + head * r.lse.head_stride;
         for (int64_t i = row; i < end; ++i) lse[i] = minus_infinity();

@@ -293,7 +293,8 @@ typedef struct attnc_inputs {
     attnc_causal causal;
     attnc_tensor causal_offsets; /* I32 or I64 [batch]; with ATTNC_CAUSAL_OFFSET only */
     /* U8 [1 or batch, 1 or num_heads, seq_q / block_q, seq_kv / block_kv], both rounded up: non-zero = the queries of a
-     * block attend the keys of a block. Blocks that no query attends are not computed. */
+     * block attend the keys of a block. Combines with all other masks, and gives the bits of a keep_mask of the same
+     * pairs; blocks that are dropped are not computed. (What other masks drop in tiles of 16 keys isn't either.) */
     attnc_tensor block_keep_mask;
     int64_t block_q, block_kv; /* multiples of 16; with block_keep_mask only */
     /* Packed batches: sequences of different lengths one after another, without padding. Item b owns rows cu_seqlens[b] to
@@ -326,7 +327,8 @@ typedef struct attnc_inputs {
     attnc_tensor cache_lengths; /* I32 or I64 [batch] */
 } attnc_inputs;
 
-/* Which scores outputs.scores holds. Keys past an item's length have -inf in all of them, rows past its query length 0. */
+/* Which scores outputs.scores holds. Keys past an item's length have -inf in all of them, rows past its query length 0.
+ * Before biases every key of the item has its score, whatever drops it later. Appended keys and sinks have no column. */
 typedef enum attnc_scores_stage {
     ATTNC_SCORES_NOT_GIVEN = 0,
     ATTNC_SCORES_SCALED = 1,     /* q . k times qk_scale */

@@ -192,6 +192,8 @@ using keep_mask = Mask<struct KeepMaskKind>;         // non-zero: the query atte
 using drop_mask = Mask<struct DropMaskKind>;         // non-zero: the key is ignored; rank 4
 using key_keep_mask = Mask<struct KeyKeepMaskKind>;  // the same for a key of an item: [batch, seq_kv]
 using key_drop_mask = Mask<struct KeyDropMaskKind>;
+using block_keep_mask =
+    Mask<struct BlockKeepMaskKind>;  // keep_mask of blocks of block_q queries and block_kv keys
 
 // One number per item of the batch, 32 or 64 bits wide.
 class Lengths {
@@ -308,6 +310,8 @@ struct Inputs {
     attnc::key_keep_mask key_keep_mask;
     attnc::key_drop_mask key_drop_mask;
     Tensor key_bias;
+    attnc::block_keep_mask block_keep_mask;
+    int64_t block_q = 0, block_kv = 0;  // multiples of 16; with block_keep_mask only
     Lengths key_lengths, query_lengths;
     Causal causal = Causal::kNotGiven;
     Lengths causal_offsets;
@@ -326,6 +330,7 @@ struct Inputs {
         in.keep_mask = keep_mask.c(), in.drop_mask = drop_mask.c(), in.bias = bias.c();
         in.key_keep_mask = key_keep_mask.c(), in.key_drop_mask = key_drop_mask.c(),
         in.key_bias = key_bias.c();
+        in.block_keep_mask = block_keep_mask.c(), in.block_q = block_q, in.block_kv = block_kv;
         in.key_lengths = key_lengths.c(), in.query_lengths = query_lengths.c();
         in.causal = static_cast<attnc_causal>(causal);
         in.causal_offsets = causal_offsets.c();
@@ -358,12 +363,22 @@ struct Rotation {
     }
 };
 
+enum class ScoresStage {
+    kNotGiven = ATTNC_SCORES_NOT_GIVEN,
+    kScaled = ATTNC_SCORES_SCALED,
+    kSoftcapped = ATTNC_SCORES_SOFTCAPPED,
+    kBiased = ATTNC_SCORES_BIASED,
+};
+
 struct Outputs {
     MutableTensor out, probs, probs_averaged, lse;
+    MutableTensor scores;  // at this stage:
+    ScoresStage scores_stage = ScoresStage::kNotGiven;
 
     attnc_outputs c() const {
         attnc_outputs o = ATTNC_OUTPUTS_INIT;
         o.out = out.c(), o.probs = probs.c(), o.probs_averaged = probs_averaged.c(), o.lse = lse.c();
+        o.scores = scores.c(), o.scores_stage = static_cast<attnc_scores_stage>(scores_stage);
         return o;
     }
 };

@@ -45,11 +45,13 @@ struct Checker {
     attnc_status item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers);
     attnc_status lengths(const char* name, const attnc_tensor& t, int64_t (*rows_of)(const Request&, int64_t),
                          ItemNumbers* numbers);
+    attnc_status block_mask();
     attnc_status diagonal();
     attnc_status outputs();
     attnc_status out_tensor();
     attnc_status packed_out(const TensorRule& rule, const attnc_tensor& t);
     attnc_status probs();
+    attnc_status scores();
 };
 
 }  // namespace attnc

@@ -1,5 +1,6 @@
 // Checks of forward's arguments, and the Request that comes of them.
 #include "runtime/call_checker.h"
+#include "runtime/key_blocks.h"
 
 namespace attnc {
 
@@ -46,7 +47,44 @@ attnc_status Checker::masks() {
     ATTNC_TRY(mask("bias", in.bias, ATTNC_F32, &r.bias));
     ATTNC_TRY(key_form("key_keep_mask", in.key_keep_mask, ATTNC_U8, &r.key_keep_mask));
     ATTNC_TRY(key_form("key_drop_mask", in.key_drop_mask, ATTNC_U8, &r.key_drop_mask));
-    return key_form("key_bias", in.key_bias, ATTNC_F32, &r.key_bias);
+    ATTNC_TRY(key_form("key_bias", in.key_bias, ATTNC_F32, &r.key_bias));
+    return block_mask();
+}
+
+attnc_status Checker::block_mask() {
+    const attnc_tensor& t = in.block_keep_mask;
+    const struct {
+        const char* name;
+        int64_t size;
+    } sides[] = {{"block_q", in.block_q}, {"block_kv", in.block_kv}};
+    if (!given(t)) {
+        for (const auto& side : sides) {
+            if (side.size == 0) continue;
+            return fail(error, ATTNC_BAD_VALUE,
+                        {side.name, " is ", side.size, ", but block_keep_mask is not given"});
+        }
+        return ATTNC_OK;
+    }
+    if (!layer.has(ATTNC_CONFIG_MASKS)) {
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {"block_keep_mask is given, but the library was compiled without masks"});
+    }
+    for (const auto& side : sides) {
+        if (side.size > 0 && side.size % kGranule == 0) continue;
+        return fail(error, ATTNC_BAD_VALUE,
+                    {side.name, " is ", side.size, ", wanted a multiple of ", kGranule, " above 0"});
+    }
+    const auto blocks = [](int64_t seq, int64_t size) { return seq / size + (seq % size != 0 ? 1 : 0); };
+    const int64_t keys = key_extent();
+    ATTNC_TRY(check_tensor(error, {"block_keep_mask", ATTNC_U8, ATTNC_U8, true, false, needs_data}, t,
+                           {{"batch", r.batch, true},
+                            {"num_heads", layer.config.num_heads, true},
+                            {"seq_q / block_q", blocks(r.seq_q, in.block_q)},
+                            {"seq_kv / block_kv", keys == kAny ? kAny : blocks(keys, in.block_kv)}}));
+    const auto stride = [&](int i) { return t.extent[i] == 1 ? 0 : t.stride[i]; };
+    r.block_keep_mask = {
+        {t.data, stride(0), stride(1), stride(2), stride(3), true, false}, in.block_q, in.block_kv};
+    return ATTNC_OK;
 }
 
 attnc_status Checker::item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers) {
@@ -146,9 +184,37 @@ attnc_status Checker::probs() {
     return ATTNC_OK;
 }
 
+attnc_status Checker::scores() {
+    const int stage = number_of(out.scores_stage);
+    if (stage < ATTNC_SCORES_NOT_GIVEN || stage > ATTNC_SCORES_BIASED) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"scores_stage is ", stage, ", wanted 0 to ", static_cast<int>(ATTNC_SCORES_BIASED)});
+    }
+    if (!given(out.scores)) {
+        if (stage == ATTNC_SCORES_NOT_GIVEN) return ATTNC_OK;
+        return fail(error, ATTNC_MISSING_TENSOR, {"scores_stage is ", stage, ", but scores is missing"});
+    }
+    if (!layer.has(ATTNC_CONFIG_SCORES)) {
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {"scores is asked for, but the library was compiled without scores"});
+    }
+    if (stage == ATTNC_SCORES_NOT_GIVEN)
+        return fail(error, ATTNC_BAD_VALUE, {"scores_stage is not given, but scores is"});
+    ATTNC_TRY(check_tensor(error, {"scores", ATTNC_F32, ATTNC_F32, false, true, needs_data}, out.scores,
+                           {{"batch", r.batch},
+                            {"num_heads", layer.config.num_heads},
+                            {"seq_q", r.seq_q},
+                            {"seq_kv", key_extent()}}));
+    r.scores = {static_cast<float*>(out.scores.data), out.scores.stride[0], out.scores.stride[1],
+                out.scores.stride[2]};
+    r.scores_stage = out.scores_stage;
+    return ATTNC_OK;
+}
+
 attnc_status Checker::outputs() {
     ATTNC_TRY(out_tensor());
     ATTNC_TRY(probs());
+    ATTNC_TRY(scores());
     if (!given(out.lse)) return ATTNC_OK;
     const Dim heads = {"num_heads", layer.config.num_heads};
     ATTNC_TRY(check_tensor(error, {"lse", ATTNC_F32, ATTNC_F32, false, true, needs_data}, out.lse,
@@ -240,8 +306,8 @@ attnc_status check_call(attnc_error* error, const attnc_layer& layer, const attn
         checker.lengths("query_lengths", inputs->query_lengths, query_rows_of, &request->query_lengths));
     ATTNC_TRY(checker.diagonal());
     ATTNC_TRY(check_positions(error, layer, *inputs, checker.needs_data, checker.knows_keys, *request));
-    if (checker.knows_keys && need == DataNeed::kAll) ATTNC_TRY(check_ring_rows(error, layer, *request));
     ATTNC_TRY(checker.outputs());
+    if (checker.knows_keys && need == DataNeed::kAll) ATTNC_TRY(check_ring_rows(error, layer, *request));
     return check_executor(error, run, *request);
 }
 

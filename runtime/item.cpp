@@ -48,7 +48,9 @@ void set_interval(const attnc_layer& layer, const Request& r, Item& item) {
 }  // namespace
 
 Item make_item(const attnc_layer& layer, const Request& r, int64_t number) {
-    const bool needs_all_keys = layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
+    const bool needs_all_keys = layer.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES ||
+                                r.scores_stage == ATTNC_SCORES_SCALED ||
+                                r.scores_stage == ATTNC_SCORES_SOFTCAPPED;
     const int64_t tile = layer.layout.tile_kv;
     Item item = {};
     item.number = number;

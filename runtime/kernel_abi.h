@@ -38,10 +38,12 @@
  *     probabilities, exactly where a score is so large that it swallows a logarithm: column 0 the largest score, column 1
  *     the sum of exp(score - largest). A query that sees no key gets context 0 and sum 0; any other has a sum of at
  *     least 1.
- * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), mask_flags, and as the
- *     configuration has them softcap, alibi_slope, own_key
- *     mask_flags says which of the four masks are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
- *     All strides of these four are free, 0 included. A bias of -inf drops. ATTNC_MASK_SOFTCAP: a scaled score s that
+ * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), key_blocks (jb, ib),
+ *     mask_flags, and as the configuration has them softcap, alibi_slope, own_key
+ *     mask_flags says which of the five masks are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
+ *     All strides of these five are free, 0 included. A bias of -inf drops. key_blocks has an element for each granule of
+ *     16 keys and 16 queries, the last ones cut short; 0 drops its pairs, which are not computed where a kernel's whole
+ *     tile of queries drops a column of granules. ATTNC_MASK_SOFTCAP: a scaled score s that
  *     the interval does not drop becomes softcap * tanh(s / softcap). ATTNC_MASK_ALIBI: then it loses
  *     alibi_slope * |i + own_key - j|. Then come biases and masks.
  * attend_guarded the same arguments and bits as attend_masked, but the value of a dropped key is replaced by 0 before
@@ -54,6 +56,8 @@
  * attend_probs   q, k, qk_scale, first_key, last_key, all that attend_masked takes for its scores, row_stats_in (i, 2)
  *     -> probs (j, i): exp(score - largest) / sum, exactly 0 where dropped and in rows that see no
  *     key. One block of keys; the statistics are those of all blocks.
+ * attend_scores  the same but for row_stats_in -> scores (j, i): scores as the softmax takes them, -inf where dropped;
+ *     without the steps that mask_flags leaves out, and of all keys where first_key and last_key let all be seen
  * attend_decode  q (d, i, g), k (d, row), v (d, row), key_rows (run), keys, qk_scale, first_key, last_key, key_bias (j),
  *     bias (j, i, g), keep_mask (j, i, g), drop_mask (j, i, g), mask_flags -> context (d, i, g), row_stats (i, g, 2)
  *     softmax attention of few queries i of heads g that share one head of K and V over one split of keys, at most

@@ -19,10 +19,10 @@ int64_t arguments_of(int kernel) {
                                 bit(ATTNC_ARGUMENT_LAST_KEY);
     constexpr int64_t kAttend =
         kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
-    constexpr int64_t kMasks = bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
-                               bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) |
-                               bit(ATTNC_ARGUMENT_MASK_FLAGS) | bit(ATTNC_ARGUMENT_SOFTCAP) |
-                               bit(ATTNC_ARGUMENT_ALIBI_SLOPE) | bit(ATTNC_ARGUMENT_OWN_KEY);
+    constexpr int64_t kMasks =
+        bit(ATTNC_ARGUMENT_KEY_BLOCKS) | bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
+        bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) | bit(ATTNC_ARGUMENT_MASK_FLAGS) |
+        bit(ATTNC_ARGUMENT_SOFTCAP) | bit(ATTNC_ARGUMENT_ALIBI_SLOPE) | bit(ATTNC_ARGUMENT_OWN_KEY);
     constexpr int64_t kTables = bit(ATTNC_ARGUMENT_COS_TABLE) | bit(ATTNC_ARGUMENT_SIN_TABLE);
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
@@ -45,6 +45,8 @@ int64_t arguments_of(int kernel) {
             return kContext | bit(ATTNC_ARGUMENT_ROW_STATS_IN) | bit(ATTNC_ARGUMENT_LSE);
         case ATTNC_KERNEL_ATTEND_PROBS:
             return kScores | kMasks | bit(ATTNC_ARGUMENT_ROW_STATS_IN) | bit(ATTNC_ARGUMENT_PROBS);
+        case ATTNC_KERNEL_ATTEND_SCORES:
+            return kScores | kMasks | bit(ATTNC_ARGUMENT_SCORES);
         case ATTNC_KERNEL_NORM_HEADS:
             return kContext | bit(ATTNC_ARGUMENT_INPUT) | bit(ATTNC_ARGUMENT_NORM_WEIGHT) |
                    bit(ATTNC_ARGUMENT_EPSILON) | bit(ATTNC_ARGUMENT_Y);

@@ -61,37 +61,43 @@ WorkList key_addend_work(const Wave& wave) {
     return {wave.plan.makes_key_addend ? wave.item_count : 0, make_key_addend, nullptr};
 }
 
-MaskArguments::Source MaskArguments::source_of(const MaskView& view, bool used, const Item& item,
-                                               int64_t head, const Range& range, int64_t size) {
-    if (!used) return {size == 1 ? static_cast<const void*>(&kNoMask) : &kNoBias, 0, 0};
+MaskSource mask_source(const MaskView& view, const Item& item, int64_t head, int64_t row, int64_t key,
+                       int64_t size) {
     const int64_t offset = item.number * view.batch_stride + head * view.head_stride +
-                           range.row * view.query_stride + range.key * view.key_stride;
+                           row * view.query_stride + key * view.key_stride;
     return {static_cast<const unsigned char*>(view.data) + offset * size, view.query_stride, view.key_stride};
 }
 
-MaskArguments::Source MaskArguments::key_source(const Wave& wave, const Item& item, const Range& range) {
-    if (!wave.masks.key_addend || range.appended) return {&kNoBias, 0, 0};
-    if (const MaskView* view = wave.masks.in_place) {
-        return {element<float>(*view, item, range.key), 0, view->key_stride};
-    }
-    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + range.key - item.kv_first, 0, 1};
+MaskSource key_addend_source(const Wave& wave, const Item& item, int64_t key) {
+    if (const MaskView* view = wave.masks.in_place)
+        return {element<float>(*view, item, key), 0, view->key_stride};
+    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + key - item.kv_first, 0, 1};
 }
 
-MaskArguments::MaskArguments(const Source& key_bias, const Source& bias, const Source& keep,
-                             const Source& drop, const Range& range, int32_t flags)
+MaskArguments::MaskArguments(const MaskSource& key_bias, const MaskSource& bias, const MaskSource& keep,
+                             const MaskSource& drop, const Range& range, int32_t flags)
     : key_bias_(key_bias.data, kFloat32, {{range.keys, key_bias.key_stride}}),
       bias_(bias.data, kFloat32, {{range.keys, bias.key_stride}, {range.rows, bias.query_stride}}),
       keep_(keep.data, kUint8, {{range.keys, keep.key_stride}, {range.rows, keep.query_stride}}),
       drop_(drop.data, kUint8, {{range.keys, drop.key_stride}, {range.rows, drop.query_stride}}),
-      flags_(flags) {}
+      key_blocks_(range.blocks.data != nullptr ? range.blocks.data : &kNoMask, kUint8,
+                  {{(range.keys + kGranule - 1) / kGranule, range.blocks.data != nullptr ? 1 : 0},
+                   {(range.rows + kGranule - 1) / kGranule, range.blocks.columns}}),
+      flags_(flags | (range.blocks.data != nullptr ? ATTNC_MASK_BLOCKS : 0)) {}
 
 MaskArguments::MaskArguments(const Wave& wave, const Item& item, int64_t head, const Range& range)
-    : MaskArguments(
-          key_source(wave, item, range),
-          source_of(wave.request.bias, wave.masks.bias && !range.appended, item, head, range, sizeof(float)),
-          source_of(wave.request.keep_mask, wave.masks.keep && !range.appended, item, head, range, 1),
-          source_of(wave.request.drop_mask, wave.masks.drop && !range.appended, item, head, range, 1), range,
-          flags_of(wave, range.appended)) {
+    : MaskArguments(wave.masks.key_addend && !range.appended ? key_addend_source(wave, item, range.key)
+                                                             : MaskSource{&kNoBias, 0, 0},
+                    wave.masks.bias && !range.appended
+                        ? mask_source(wave.request.bias, item, head, range.row, range.key, sizeof(float))
+                        : MaskSource{&kNoBias, 0, 0},
+                    wave.masks.keep && !range.appended
+                        ? mask_source(wave.request.keep_mask, item, head, range.row, range.key, 1)
+                        : MaskSource{&kNoMask, 0, 0},
+                    wave.masks.drop && !range.appended
+                        ? mask_source(wave.request.drop_mask, item, head, range.row, range.key, 1)
+                        : MaskSource{&kNoMask, 0, 0},
+                    range, flags_of(wave, range.appended)) {
     if (wave.layer.softcap != 0) softcap_ = wave.layer.softcap;
     if (wave.layer.alibi_slopes == nullptr || range.appended) return;
     alibi_slope_ = wave.layer.alibi_slopes[head];

@@ -32,7 +32,8 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
     const auto begin = reinterpret_cast<uintptr_t>(workspace);
     const Span scratch = {"the workspace", begin, begin + workspace_bytes};
     const Span written[] = {span_of("out", outputs.out), span_of("probs", outputs.probs),
-                            span_of("probs_averaged", outputs.probs_averaged), span_of("lse", outputs.lse)};
+                            span_of("probs_averaged", outputs.probs_averaged), span_of("lse", outputs.lse),
+                            span_of("scores", outputs.scores)};
     const Span read[] = {span_of("query", inputs.query),
                          span_of("key", inputs.key),
                          span_of("value", inputs.value),
@@ -42,6 +43,7 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
                          span_of("key_keep_mask", inputs.key_keep_mask),
                          span_of("key_drop_mask", inputs.key_drop_mask),
                          span_of("key_bias", inputs.key_bias),
+                         span_of("block_keep_mask", inputs.block_keep_mask),
                          span_of("key_lengths", inputs.key_lengths),
                          span_of("query_lengths", inputs.query_lengths),
                          span_of("causal_offsets", inputs.causal_offsets),
@@ -59,7 +61,7 @@ attnc_status check_overlaps(attnc_error* error, const attnc_inputs& inputs, cons
         for (const Span& in : read) {
             if (overlap(out, in)) return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", in.name});
         }
-        for (const Span* other = &out + 1; other != written + 4; ++other) {
+        for (const Span* other = &out + 1; other != written + 5; ++other) {
             if (overlap(out, *other))
                 return fail(error, ATTNC_OVERLAP, {out.name, " overlaps ", other->name});
         }

@@ -2,6 +2,7 @@
 
 #include "runtime/carve.h"
 #include "runtime/item.h"
+#include "runtime/key_blocks.h"
 #include "runtime/text.h"
 
 namespace attnc {
@@ -44,6 +45,9 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.block_keys > 0) {
         plan.worker_k = worker.take(kFloat, {plan.block_keys, layer.qk_width});
         plan.worker_v = worker.take(kFloat, {plan.block_keys, layer.v_width});
+    }
+    if (plan.maps_key_blocks) {
+        plan.worker_key_blocks = worker.take(1, {divide_up(plan.attend_rows, kGranule), plan.mapped_columns});
     }
     plan.worker_scratch = worker.take(1, {layer.scratch_bytes});
     worker.take(1, {kAlignment});  // two threads' parts never share a pair of cache lines
@@ -100,7 +104,8 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     limit(r.drop_mask.query_stride, 1);
     limit(r.bias.query_stride, kFloat);
     if (r.wants_probs) limit(r.probs.row_stride, kFloat);
-    return rows;
+    if (r.scores_stage != ATTNC_SCORES_NOT_GIVEN) limit(r.scores.row_stride, kFloat);
+    return plan.maps_key_blocks && rows < r.seq_q ? whole_granules(rows) : rows;
 }
 
 // What a call with a cache needs beside the rest.
@@ -138,6 +143,8 @@ MaskUse use_masks(const Request& r) {
     use.keep = r.keep_mask.present && !r.keep_mask.per_key;
     use.drop = r.drop_mask.present && !r.drop_mask.per_key;
     use.bias = r.bias.present && !r.bias.per_key;
+    use.blocks = r.block_keep_mask.view.present;
+    use.any = use.any || use.blocks;
     return use;
 }
 
@@ -171,8 +178,11 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     const MaskUse masks = use_masks(r);
     plan->makes_key_addend = masks.key_addend && masks.in_place == nullptr;
     plan->keeps_row_stats = r.wants_averaged && !r.wants_probs;
+    plan->maps_key_blocks = masks.any;
+    plan->mapped_columns = divide_up(keys, kGranule);
     plan->attend_rows = choose_attend_rows(layer, r, *plan);
     plan->average_rows = least(plan->attend_rows, tile);
+    if (masks.any && plan->average_rows < r.seq_q) plan->average_rows = whole_granules(plan->average_rows);
     plan->average_columns = average_columns(layer, r.seq_kv);
     return lay_out(error, layer, *plan);
 }
@@ -193,6 +203,8 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->copies_q = plan->copies_k = plan->copies_v = plan->owns_context = true;
     plan->makes_key_addend = layer.has(ATTNC_CONFIG_MASKS);
     plan->keeps_row_stats = layer.has(ATTNC_CONFIG_PROBS);
+    plan->maps_key_blocks = layer.has(ATTNC_CONFIG_MASKS);
+    plan->mapped_columns = divide_up(least(layer.layout.tile_kv, limits.max_seq_kv), kGranule);
     plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);

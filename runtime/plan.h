@@ -23,6 +23,8 @@ struct Plan {
     bool makes_key_addend = false;  // everything per key becomes one number to add, -inf where dropped
     bool makes_key_runs = false;    // of a cache whose rows are not one after another
     bool keeps_row_stats = false;   // for probabilities that are only averaged
+    bool maps_key_blocks = false;   // of what masks drop whole
+    int64_t mapped_columns = 0;     // granules of the keys of a block
 
     // Rows that each head's plane of q and of k and v has room for.
     int64_t rows_q = 0, rows_kv = 0;
@@ -44,12 +46,13 @@ struct Plan {
     int64_t workers = kNoOffset;     // one part a task, each worker_bytes long
 
     // Offsets in a worker's part.
-    int64_t worker_row_stats = kNoOffset;  // three times [2][attend_rows]
-    int64_t worker_context = kNoOffset;    // [attend_rows][v_width]: of a block of keys before it is merged
-    int64_t worker_probs = kNoOffset;      // [average_rows][average_columns]
-    int64_t worker_k = kNoOffset;          // [block_keys][qk_width]: a block of keys from a cache
-    int64_t worker_v = kNoOffset;          // [block_keys][v_width]
-    int64_t worker_scratch = kNoOffset;    // the kernels' arena
+    int64_t worker_row_stats = kNoOffset;   // three times [2][attend_rows]
+    int64_t worker_context = kNoOffset;     // [attend_rows][v_width]: of a block of keys before it is merged
+    int64_t worker_key_blocks = kNoOffset;  // [attend_rows / 16][tile_kv / 16], rounded up: a KeyBlockMap
+    int64_t worker_probs = kNoOffset;       // [average_rows][average_columns]
+    int64_t worker_k = kNoOffset;           // [block_keys][qk_width]: a block of keys from a cache
+    int64_t worker_v = kNoOffset;           // [block_keys][v_width]
+    int64_t worker_scratch = kNoOffset;     // the kernels' arena
     int64_t worker_bytes = 0;
 
     int64_t bytes = 0;
@@ -73,6 +76,7 @@ struct MaskUse {
     bool key_addend = false;                        // a number per key is added
     const MaskView* in_place = nullptr;             // the caller's own, where nothing had to be joined
     bool keep = false, drop = false, bias = false;  // rank-4 ones that are handed to the kernel
+    bool blocks = false;                            // a block mask
 };
 MaskUse use_masks(const Request& request);
 

@@ -21,6 +21,7 @@ struct KeySlice {
     HeadRows k;
     int64_t first, count;
     bool appended;
+    KeyBlockMap blocks;
 };
 
 bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
@@ -31,7 +32,8 @@ bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range
     Buffer<2> k(keys.k.data, kFloat32, {{layer.qk_width, 1}, {keys.count, keys.k.row_stride}});
     Buffer<2> row_stats_in = stats.buffer(range.rows);
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
-    const MaskArguments::Range slice = {range.row, range.rows, keys.first, keys.count, keys.appended};
+    const MaskArguments::Range slice = {range.row,  range.rows,    keys.first,
+                                        keys.count, keys.appended, keys.blocks};
     const KernelInterval seen =
         keys.appended ? kAllKeys : kernel_interval(*range.item, range.row, keys.first);
     KernelCall call;
@@ -142,9 +144,14 @@ bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, cons
     const int64_t begin = least(most(seen.first / tile * tile, first), end);
     for (int64_t column = begin; column < end; column += tile) {
         const int64_t count = least(tile, end - column);
+        const KeyBlockMap blocks = map_key_blocks(wave, worker, range, column, count);
+        if (blocks.empty) {
+            zero_columns(to + column - first, row_stride, range.rows, count);
+            continue;
+        }
         const KvRows rows =
             kv_rows(wave, worker, *range.item, {head, column, count, most(column, seen.first), false});
-        const KeySlice keys = {rows.k, column, count, false};
+        const KeySlice keys = {rows.k, column, count, false, blocks};
         if (!call_attend_probs(wave, worker, range, stats, keys, to + column - first, row_stride))
             return false;
     }
@@ -160,7 +167,7 @@ bool write_appended_probs(const Wave& wave, Worker& worker, const QueryRange& ra
     const int64_t n = layer.appended;
     if (n == 0) return true;
     const int64_t head = kv_head_of(layer, range.head);
-    const KeySlice keys = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width}, 0, n, true};
+    const KeySlice keys = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width}, 0, n, true, {}};
     return call_attend_probs(wave, worker, range, stats, keys, to, row_stride);
 }
 

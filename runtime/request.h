@@ -29,6 +29,12 @@ struct MaskView {
     bool per_key;  // the same for all heads and queries of an item
 };
 
+// A mask of blocks of queries and keys; query_stride and key_stride step over blocks.
+struct BlockMask {
+    MaskView view;
+    int64_t block_q, block_kv;
+};
+
 // One number per item, 32 or 64 bits wide.
 struct ItemNumbers {
     const void* data;
@@ -81,6 +87,7 @@ struct Request {
     TokenView query, key, value;
     MaskView keep_mask, drop_mask, bias;              // rank 4
     MaskView key_keep_mask, key_drop_mask, key_bias;  // [batch, seq_kv]
+    BlockMask block_keep_mask;
     ItemNumbers key_lengths, query_lengths, causal_offsets;
     ItemNumbers query_starts,
         key_starts;             // packed tokens: first rows of the items, and the end of the last one
@@ -92,7 +99,8 @@ struct Request {
     bool same_positions;                        // row t of queries and row t of new keys have one position
     OutView out;
     OutView probs, probs_averaged;  // row_stride steps over queries; data null where not asked for
-    OutView lse;
+    OutView lse, scores;
+    attnc_scores_stage scores_stage;  // NOT_GIVEN: no scores are asked for
     bool wants_probs, wants_averaged, wants_lse;
     const attnc_executor* executor;  // null: the calling thread
     int64_t concurrency;

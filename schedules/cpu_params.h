@@ -50,7 +50,7 @@ struct CpuParams {
     AttendParams attend;
     AttendParams attend_masked;
     AttendParams attend_guarded;
-    AttendParams attend_probs;
+    AttendParams attend_probs;  // and of attend_scores
     DecodeParams attend_decode;
     bool operator==(const CpuParams&) const = default;
 };

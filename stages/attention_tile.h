@@ -8,6 +8,9 @@ namespace attnc {
 // Queries lie in the lanes of vectors, 16 to a vector, keys in rows.
 constexpr int kQueryLanes = 16;
 
+// Keys and queries of one element of a block mask.
+constexpr int kGranule = 16;
+
 struct AttentionTile {
     int rows = 64;         // queries of a tile
     int q_vectors = 4;     // vectors of queries: rows <= 16 * q_vectors

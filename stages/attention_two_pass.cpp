@@ -1,40 +1,17 @@
 #include "stages/attention_two_pass.h"
 
-#include <limits>
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "stages/dropping.h"
 #include "stages/exp.h"
 #include "stages/row_stats.h"
-#include "stages/tanh.h"
 
 namespace attnc {
 
 using namespace Halide;
 
 namespace {
-
-// A dropped score is -infinity, so that its exponential is exactly 0. The maximum starts at the lowest finite
-// number: a query that sees no key gets -infinity - lowest = -infinity, never infinity - infinity.
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kDropped = -std::numeric_limits<float>::infinity();
-constexpr int kDroppedBits = static_cast<int>(0xff800000U);
-
-// Comparison by bits: the code generator's float comparisons may assume that there are no infinities.
-Expr is_dropped(const Expr& score) { return reinterpret<int>(score) == kDroppedBits; }
-
-// value, or -infinity where `drop`. A table of two instead of a select: the condition depends on the lane,
-// and a select would be taken for a reason to compute the scores lane by lane.
-Expr drop_where(const Expr& drop, const Expr& value) { return mux(cast<int>(drop), {value, Expr(kDropped)}); }
-
-// At least the lowest finite number, so that only what is dropped is -infinity; NaN stays NaN.
-Expr at_least_lowest(const Expr& sum) { return strict_float(select(sum < kLowest, kLowest, sum)); }
-
-Expr add_to_score(const Expr& score, const Expr& addend) {
-    return select(is_dropped(addend) || is_dropped(score), kDropped, at_least_lowest(score + addend));
-}
-
-Expr ceil_div(const Expr& a, int b) { return (a + (b - 1)) / b; }
 
 Expr tree_max(std::vector<Expr> v) {
     while (v.size() > 1) {
@@ -56,6 +33,9 @@ AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTil
     : tile(tile_sizes), masked(in.masks.has_value()), valued(in.v.defined()), in_(in) {
     numbers_.fill(-1);
     define_bounds();
+    if (masked) {
+        define_runs();
+    }
     define_scores();
     if (masked) {
         define_masks();
@@ -123,15 +103,14 @@ void AttentionTwoPass::define_scores() {
     defined(kSeedMax);
     auto scores_of = [&](BlockUpdate which, const Func& sums, RDom& steps, int key_rows, TileBound first,
                          TileBound end) {
-        steps = RDom(0, (in_.tile_kv + key_rows - 1) / key_rows, "steps");
-        steps.where(steps >= bounds(first, t) && steps < bounds(end, t));
+        steps = span("steps", (in_.tile_kv + key_rows - 1) / key_rows, first, end, t);
         std::vector<Expr> rows, values;
-        for (int r = 0; r < key_rows; r++) {
-            Expr score = sums(i, r, steps, t);
+        for (int row = 0; row < key_rows; row++) {
+            Expr score = sums(i, row, steps.x, t);
             if (which != kFullScores) {
-                score = drop_where(!visible(t * tile.rows + i, steps * key_rows + r), score);
+                score = drop_where(!visible(t * tile.rows + i, steps.x * key_rows + row), score);
             }
-            rows.push_back(kFirstScore + steps * key_rows + r);
+            rows.push_back(kFirstScore + steps.x * key_rows + row);
             values.push_back(score);
         }
         if (!masked) {
@@ -150,81 +129,36 @@ void AttentionTwoPass::define_scores() {
     scores_of(kRightScores, right_sums, right, tile.tail_rows, kRightFirst, kRightEnd);
 }
 
-void AttentionTwoPass::define_masks() {
-    const AttentionMasks& m = *in_.masks;
-    Expr query = tile_query(i);
-    // `define` writes the row of block; its last argument is the key that is safe to read masks with.
-    auto pass = [&](BlockUpdate which, int flag, auto define) {
-        RDom r(0, in_.tile_kv, "mask_keys");
-        r.where(r >= bounds(kFirstKey, t) && r < bounds(kEndKey, t));
-        if (flag != 0) {
-            r.where((m.flags & flag) != 0);
-        }
-        mask_keys[which] = r;
-        define(r, unsafe_promise_clamped(r, 0, in_.keys - 1));
-        defined(which);
-    };
-    auto score = [&](const RDom& r) { return block(i, kFirstScore + r, t); };
-    if (m.softcap.defined()) {
-        // By visibility, not by the score: one that is -infinity because of its data becomes -softcap.
-        pass(kSoftcap, ATTNC_MASK_SOFTCAP, [&](const RDom& r, const Expr&) {
-            block(i, kFirstScore + r, t) =
-                drop_where(!visible(t * tile.rows + i, r), scaled_tanh(score(r), m.softcap));
-        });
-    }
-    if (m.alibi_slope.defined()) {
-        pass(kAlibi, ATTNC_MASK_ALIBI, [&](const RDom& r, const Expr&) {
-            Expr distance = cast<float>(abs(t * tile.rows + i + m.own_key - r));
-            Expr sum = score(r) - m.alibi_slope * distance;
-            block(i, kFirstScore + r, t) = select(is_dropped(score(r)), kDropped, at_least_lowest(sum));
-        });
-    }
-    pass(kAddBias, ATTNC_MASK_BIAS, [&](const RDom& r, const Expr& key) {
-        block(i, kFirstScore + r, t) = add_to_score(score(r), m.bias(key, query));
-    });
-    pass(kAddKeyBias, ATTNC_MASK_KEY_BIAS, [&](const RDom& r, const Expr& key) {
-        block(i, kFirstScore + r, t) = add_to_score(score(r), m.key_bias(key));
-    });
-    pass(kSelectKeep, ATTNC_MASK_KEEP, [&](const RDom& r, const Expr& key) {
-        block(i, kFirstScore + r, t) = drop_where(m.keep_mask(key, query) == 0, score(r));
-    });
-    pass(kSelectDrop, ATTNC_MASK_DROP, [&](const RDom& r, const Expr& key) {
-        block(i, kFirstScore + r, t) = drop_where(m.drop_mask(key, query) != 0, score(r));
-    });
-    pass(kMaskedMax, 0,
-         [&](const RDom& r, const Expr&) { block(i, kRowMax, t) = max(block(i, kRowMax, t), score(r)); });
-}
-
 void AttentionTwoPass::define_context() {
     block(i, kRowSum, t) = 0.0f;
     defined(kSeedSum);
-    exp_keys = RDom(0, in_.tile_kv, "exp_keys");
-    exp_keys.where(exp_keys >= bounds(kFirstKey, t) && exp_keys < bounds(kEndKey, t));
-    Expr e = exp_nonpositive(block(i, kFirstScore + exp_keys, t) - block(i, kRowMax, t));
-    block(i, scatter(kRowSum, kFirstScore + exp_keys), t) = gather(block(i, kRowSum, t) + e, e);
+    exp_keys = span("exp_keys", in_.tile_kv, kFirstKey, kEndKey, t);
+    Expr e = exp_nonpositive(block(i, kFirstScore + exp_keys.x, t) - block(i, kRowMax, t));
+    block(i, scatter(kRowSum, kFirstScore + exp_keys.x), t) = gather(block(i, kRowSum, t) + e, e);
     defined(kExp);
     Expr sum = block(i, kRowSum, t);
     block(i, kRowInverse, t) = select(sees_no_key(sum), 0.0f, 1.0f / sum);
     defined(kInvert);
 
-    value_keys = RDom(0, in_.tile_kv, "value_keys");
-    value_keys.where(value_keys >= group_bounds(kFirstKey, g) && value_keys < group_bounds(kEndKey, g));
-    Expr key = unsafe_promise_clamped(value_keys, 0, in_.keys - 1);
+    const Expr tile_of_group = (g * tile.context_rows) / tile.rows;
+    value_keys = masked ? span("value_keys", in_.tile_kv, kFirstKey, kEndKey, tile_of_group)
+                        : RDom(0, in_.tile_kv, "value_keys");
+    value_keys.where(value_keys.x >= group_bounds(kFirstKey, g) && value_keys.x < group_bounds(kEndKey, g));
+    Expr key = unsafe_promise_clamped(value_keys.x, 0, in_.keys - 1);
     Expr value = in_.v(d, key);
     if (in_.guarded) {
         const AttentionMasks& m = *in_.masks;
         Expr query = unsafe_promise_clamped(min(i, in_.queries - 1), 0, in_.queries - 1);
-        auto given = [&](int flag) { return (m.flags & flag) != 0; };
-        Expr dropped = !visible(i, value_keys) ||
-                       (given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
-                       (given(ATTNC_MASK_KEY_BIAS) && is_dropped(m.key_bias(key))) ||
-                       (given(ATTNC_MASK_KEEP) && m.keep_mask(key, query) == 0) ||
-                       (given(ATTNC_MASK_DROP) && m.drop_mask(key, query) != 0);
+        Expr dropped = !visible(i, value_keys.x) ||
+                       (is_given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
+                       (is_given(ATTNC_MASK_KEY_BIAS) && is_dropped(m.key_bias(key))) ||
+                       (is_given(ATTNC_MASK_KEEP) && m.keep_mask(key, query) == 0) ||
+                       (is_given(ATTNC_MASK_DROP) && m.drop_mask(key, query) != 0) ||
+                       (is_given(ATTNC_MASK_BLOCKS) && m.key_blocks(key / kGranule, query / kGranule) == 0);
         value = select(dropped, 0.0f, value);
     }
     context_sums(d, i, g) = 0.0f;
-    context_sums(d, i, g) +=
-        block(i % tile.rows, kFirstScore + value_keys, (g * tile.context_rows) / tile.rows) * value;
+    context_sums(d, i, g) += block(i % tile.rows, kFirstScore + value_keys.x, tile_of_group) * value;
 }
 
 Expr AttentionTwoPass::context(const Var& feature, const Var& query) const {
@@ -235,6 +169,10 @@ Expr AttentionTwoPass::context(const Var& feature, const Var& query) const {
 Expr AttentionTwoPass::row_stats(const Var& query, const Var& column) const {
     Expr local = query % tile.rows, tile_of_query = query / tile.rows;
     return mux(column, {block(local, kRowMax, tile_of_query), block(local, kRowSum, tile_of_query)});
+}
+
+Expr AttentionTwoPass::score(const Var& key, const Var& query) const {
+    return drop_where(!visible(query, key), block(query % tile.rows, kFirstScore + key, query / tile.rows));
 }
 
 Expr AttentionTwoPass::probability(const Var& key, const Var& query, const Expr& largest,

@@ -17,10 +17,11 @@ namespace attnc {
 
 // Masks of a block, each in its own units; read only where its bit of flags (ATTNC_MASK_*) is set.
 struct AttentionMasks {
-    Halide::Func key_bias;   // (j)
-    Halide::Func bias;       // (j, i)
-    Halide::Func keep_mask;  // (j, i)
-    Halide::Func drop_mask;  // (j, i)
+    Halide::Func key_bias;    // (j)
+    Halide::Func bias;        // (j, i)
+    Halide::Func keep_mask;   // (j, i)
+    Halide::Func drop_mask;   // (j, i)
+    Halide::Func key_blocks;  // (j / kGranule, i / kGranule); 0: dropped
     Halide::Expr flags;
     // Steps that a kernel may lack: undefined then.
     Halide::Expr softcap;               // scores become softcap * tanh(score / softcap)
@@ -41,7 +42,8 @@ struct AttentionInputs {
     bool guarded = false;  // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 
-// Visible keys of a tile of queries, and the steps that its scores take. Filled once per tile.
+// Visible keys of a tile of queries, and the steps that its scores take. Filled once per tile; with masks, once for
+// each run of its keys too, where the loops are over runs: one, or the columns of the block mask.
 enum TileBound {
     kFirstKey,  // keys [first, end) are visible to some query of the tile
     kEndKey,
@@ -51,7 +53,13 @@ enum TileBound {
     kFullEnd,
     kRightFirst,  // steps of tail_rows keys, right of them
     kRightEnd,
-    kTileBounds
+    kTileBounds,
+    // Of runs alone.
+    kPartFirst = kTileBounds,  // keys [first, end) that the block mask drops for some queries of the tile
+    kPartEnd,
+    kGapFirst,  // and those that it drops for all
+    kGapEnd,
+    kRunBounds
 };
 
 // Rows of `block` before the scores.
@@ -69,8 +77,10 @@ enum BlockUpdate {
     kAddKeyBias,
     kSelectKeep,
     kSelectDrop,
-    kMaskedMax,
-    kSeedSum,  // to kInvert: with values only
+    kSelectBlocks,
+    kFillGaps,   // in forms without values, which show all scores: -infinity where none was computed
+    kMaskedMax,  // with masks and values
+    kSeedSum,    // to kInvert: with values only
     kExp,
     kInvert,
     kBlockUpdates
@@ -81,10 +91,13 @@ struct AttentionTwoPass {
     bool masked, valued;
 
     // i: query, local to the tile in lane-wise Funcs; j: key; t: tile; c: key inside a step; s: step; d:
-    // feature
-    Halide::Var i{"i"}, j{"j"}, t{"t"}, c{"c"}, s{"s"}, d{"d"}, l{"l"}, g{"g"}, b{"b"}, x{"x"};
+    // feature; r: run of keys
+    Halide::Var i{"i"}, j{"j"}, t{"t"}, c{"c"}, s{"s"}, d{"d"}, l{"l"}, g{"g"}, b{"b"}, x{"x"}, r{"r"};
 
-    Halide::Func bounds{"bounds"};              // (x, t): TileBound x
+    Halide::Func bounds{"bounds"};  // (x, t): TileBound x
+    Halide::Func columns{
+        "columns"};             // (c, t): do some queries attend column c of the block mask (1), or all (3)
+    Halide::Func runs{"runs"};  // (x, r, t): TileBound x; this one and columns with masks only
     Halide::Func group_bounds{"group_bounds"};  // (x, g): kFirstKey and kEndKey of context_rows queries
     Halide::Func quads{
         "quads"};  // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
@@ -93,8 +106,11 @@ struct AttentionTwoPass {
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
 
-    Halide::RDom left, full, right, depth;              // steps; features
-    std::array<Halide::RDom, kBlockUpdates> mask_keys;  // keys of the mask passes, kSoftcap to kMaskedMax
+    Halide::RDom depth;                  // features
+    Halide::RDom column_keys, run_keys;  // columns of the block mask, and runs
+    // Steps or keys, and with masks runs around them.
+    Halide::RDom left, full, right;
+    std::array<Halide::RDom, kBlockUpdates> mask_keys;  // of the mask passes, kSoftcap to kMaskedMax
     Halide::RDom exp_keys, value_keys;
 
     AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes);
@@ -106,6 +122,8 @@ struct AttentionTwoPass {
     // Results by query.
     Halide::Expr context(const Halide::Var& feature, const Halide::Var& query) const;
     Halide::Expr row_stats(const Halide::Var& query, const Halide::Var& column) const;  // largest score, sum
+    // As softmax takes it: -infinity where dropped.
+    Halide::Expr score(const Halide::Var& key, const Halide::Var& query) const;
     // exp(score - largest) / sum of key `key`, 0 where dropped.
     Halide::Expr probability(const Halide::Var& key, const Halide::Var& query, const Halide::Expr& largest,
                              const Halide::Expr& sum) const;
@@ -115,7 +133,13 @@ private:
     std::array<int, kBlockUpdates> numbers_;  // -1: not there
     void defined(BlockUpdate which);          // after each update of `block`
     Halide::Expr visible(const Halide::Expr& query, const Halide::Expr& key) const;
+    Halide::Expr is_given(int flag) const { return (in_.masks->flags & flag) != 0; }
+    Halide::Expr run_count(const Halide::Expr& tile_number) const;
+    // Steps or keys of a tile between two bounds, at most `most`; with masks run by run.
+    Halide::RDom span(const char* name, int most, TileBound first, TileBound end,
+                      const Halide::Expr& tile_number) const;
     void define_bounds();
+    void define_runs();
     void define_scores();
     void define_masks();
     void define_context();

@@ -6,6 +6,15 @@ using namespace Halide;
 
 namespace {
 
+// Reorders an update: `inner`, then its steps or keys, then what is outside of them. With masks there are runs around
+// the keys.
+void order(Stage stage, std::vector<VarOrRVar> inner, const RDom& keys, const Var& outer) {
+    inner.emplace_back(keys.x);
+    if (keys.dimensions() > 1) inner.emplace_back(keys.y);
+    inner.emplace_back(outer);
+    stage.reorder(inner);
+}
+
 // Registers' worth of lanes: `func`'s lanes i in vectors of 16, all side by side.
 template <typename Stage>
 void lanes_side_by_side(Stage stage, const Var& i) {
@@ -67,9 +76,9 @@ void schedule_sums(AttentionTwoPass& s, Func& sums, BlockUpdate which, const RDo
     const Var block_lane("block_lane");
     s.block.update(s.update(which))
         .split(s.i, s.i, block_lane, kQueryLanes)
-        .reorder(block_lane, s.i, steps.x, s.t)
         .vectorize(block_lane)
         .unroll(s.i);
+    order(s.block.update(s.update(which)), {block_lane, s.i}, steps, s.t);
 }
 
 // Everything up to the scores of one tile, computed at `at` of `consumer`.
@@ -83,6 +92,20 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
         .bound(s.x, 0, kTileBounds)
         .bound_extent(s.t, 1)
         .unroll(s.x);
+    if (s.masked) {
+        const int columns = tile_kv / kGranule;
+        s.columns.compute_at(consumer, at)
+            .store_in(MemoryType::Stack)
+            .bound(s.c, 0, columns)
+            .bound_extent(s.t, 1);
+        s.columns.update().reorder(s.column_keys.x, s.t);
+        s.runs.compute_at(consumer, at)
+            .store_in(MemoryType::Stack)
+            .bound(s.x, 0, kRunBounds)
+            .bound(s.r, 0, columns)
+            .bound_extent(s.t, 1);
+        s.runs.update().reorder(s.x, s.run_keys.x, s.t).unroll(s.x);
+    }
     schedule_transposition(s, consumer, at, q_vectors, head_dim);
 
     s.block.compute_at(consumer, at)
@@ -98,10 +121,8 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
         const auto which = static_cast<BlockUpdate>(pass);
         if (!s.has(which)) continue;
         const Var lane("lane");
-        s.block.update(s.update(which))
-            .split(s.i, s.i, lane, kQueryLanes)
-            .reorder(lane, s.i, s.mask_keys[which].x, s.t)
-            .vectorize(lane);
+        s.block.update(s.update(which)).split(s.i, s.i, lane, kQueryLanes).vectorize(lane);
+        order(s.block.update(s.update(which)), {lane, s.i}, s.mask_keys[which], s.t);
     }
 }
 
@@ -137,11 +158,8 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
     lanes_side_by_side(s.block.update(s.update(kSeedSum)), s.i);
     lanes_side_by_side(s.block.update(s.update(kInvert)), s.i);
     const Var exp_lane("exp_lane");
-    s.block.update(s.update(kExp))
-        .split(s.i, s.i, exp_lane, kQueryLanes)
-        .reorder(exp_lane, s.i, s.exp_keys.x, s.t)
-        .vectorize(exp_lane)
-        .unroll(s.i);
+    s.block.update(s.update(kExp)).split(s.i, s.i, exp_lane, kQueryLanes).vectorize(exp_lane).unroll(s.i);
+    order(s.block.update(s.update(kExp)), {exp_lane, s.i}, s.exp_keys, s.t);
 
     // All groups of the tile, those past the queries too: context_sums is computed for them as well.
     s.group_bounds.compute_at(context, tile)
@@ -156,12 +174,8 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
         .bound_extent(s.g, 1);
     const Var sum_lane("sum_lane");
     s.context_sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
-    s.context_sums.update()
-        .split(s.d, s.d, sum_lane, vector)
-        .reorder(sum_lane, s.d, s.i, s.value_keys.x, s.g)
-        .vectorize(sum_lane)
-        .unroll(s.d)
-        .unroll(s.i);
+    s.context_sums.update().split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
+    order(s.context_sums.update(), {sum_lane, s.d, s.i}, s.value_keys, s.g);
 
     row_stats.bound(s.c, 0, kRowStats)
         .split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
@@ -172,16 +186,16 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
         .compute_with(context, tile);
 }
 
-void schedule_probs(AttentionTwoPass& s, Func probs, const AttendParams& p, int head_dim, int tile_kv,
+void schedule_pairs(AttentionTwoPass& s, Func pairs, const AttendParams& p, int head_dim, int tile_kv,
                     const Target& target) {
     const int vector = target.natural_vector_size<float>();
     const Var tile("tile"), row("row"), lane("lane");
-    probs.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
+    pairs.split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
         .split(s.j, s.j, lane, vector, TailStrategy::GuardWithIf)
         .reorder(lane, row, s.j, tile)
         .vectorize(lane)
         .never_partition(tile, row);  // else the scores are copied three times
-    schedule_scores(s, probs, tile, p, head_dim, tile_kv);
+    schedule_scores(s, pairs, tile, p, head_dim, tile_kv);
 }
 
 void schedule_merge(AttentionMerge& s, Func context, Func row_stats, int v_head_dim, const Target& target) {

@@ -17,8 +17,8 @@ void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func
                      const AttendParams& params, int head_dim, int v_head_dim, int tile_kv,
                      const Halide::Target& target);
 
-// probs (j, i).
-void schedule_probs(AttentionTwoPass& stage, Halide::Func probs, const AttendParams& params, int head_dim,
+// Probabilities or scores: pairs (j, i).
+void schedule_pairs(AttentionTwoPass& stage, Halide::Func pairs, const AttendParams& params, int head_dim,
                     int tile_kv, const Halide::Target& target);
 
 // context (d, i) and row_stats (i, c).

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernel_abi.h"
@@ -36,6 +37,22 @@ TEST_P(EveryGenerator, RunsThroughHalidesDriver) {
 INSTANTIATE_TEST_SUITE_P(All, EveryGenerator,
                          ::testing::Combine(::testing::ValuesIn(generators()),
                                             ::testing::ValuesIn(kCpuTargets)));
+
+// Steps of scores that reach a third granule of a block mask, and tiles of queries that begin inside of one.
+TEST(AttendMasked, TakesSchedulesThatGranulesDoNotDivide) {
+    const std::string tile = "attend_masked.q_vectors:1,attend_masked.rows:12,attend_masked.context_rows:4,";
+    for (const auto& [key_rows, tail_rows] : {std::pair(24, 3), std::pair(18, 18), std::pair(6, 2)}) {
+        const std::string text = "schedule=" + tile + "attend_masked.key_rows:" + std::to_string(key_rows) +
+                                 ",attend_masked.tail_rows:" + std::to_string(tail_rows);
+        const TestFolder folder;
+        const CommandResult result =
+            run_attnc({"generate", "-g", "attend_masked", "-f", "attend_masked", "-e", "stmt", "-o",
+                       folder.path().string(), "target=x86-64-linux-avx512_skylake-no_runtime",
+                       "config=hd32_vhd48_softcap_alibi", text});
+        EXPECT_EQ(result.exit_code, 0) << text;
+        EXPECT_EQ(result.output, "");
+    }
+}
 
 }  // namespace
 }  // namespace attnc::test

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "schedules/cpu_params.h"
 #include "tests/harness/layer_run.h"
@@ -11,9 +12,9 @@
 namespace attnc::test {
 namespace {
 
-const char kProblem[] = "d48_h3_kv1_hd32_vhd48_f32:b2_q37_kv53";
+const char kProblem[] = "d48_h3_kv1_hd32_vhd48_f32_alibi_softcap_scores:b2_q37_kv53";
 
-// Lengths, a diagonal, a bias and both masks; every output.
+// Lengths, a diagonal, a bias, both masks and a block mask, soft caps and ALiBi; every output.
 LayerCall masked_call() {
     LayerCall call = random_call(kProblem, 11);
     const int64_t batch = 2, seq_q = 37, seq_kv = 53;
@@ -32,12 +33,17 @@ LayerCall masked_call() {
     call.key_lengths.shape = {batch};
     call.key_lengths.values = {53, 40};
     call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    call.block_q = 16, call.block_kv = 16;
+    call.block_keep_mask = {{1, 3, 3, 4}, std::vector<uint8_t>(36, 1)};
+    for (const size_t n : {0, 5, 8, 9, 10, 13, 17, 21, 26, 30, 34}) call.block_keep_mask.values[n] = 0;
     call.probs = call.lse = true;
+    call.scores_stage = ATTNC_SCORES_BIASED;
     return call;
 }
 
 LayerCall causal_call() {
     LayerCall call = random_call(kProblem, 12);
+    call.softcap = 0, call.alibi_slopes = {};
     call.causal = ATTNC_CAUSAL_TOP_LEFT;
     call.lse = true;
     return call;
@@ -74,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "attend.context_columns:16,attend.context_rows:2",
                                          "attend_masked.rows:8,attend_masked.context_rows:1",
                                          "attend_masked.key_rows:1,attend_masked.tail_rows:1",
+                                         "attend_masked.rows:12,attend_masked.context_rows:3",
                                          "attend_masked.q_vectors:1,attend_masked.rows:16",
                                          "attend_guarded.rows:8,attend_guarded.context_rows:1",
                                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1",

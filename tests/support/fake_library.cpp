@@ -147,10 +147,10 @@ const std::vector<int64_t>& arguments_of(int kernel) {
                                               ATTNC_ARGUMENT_BIAS_VECTOR};
         const std::vector<int64_t> scores = {ATTNC_ARGUMENT_Q, ATTNC_ARGUMENT_K, ATTNC_ARGUMENT_QK_SCALE,
                                              ATTNC_ARGUMENT_FIRST_KEY, ATTNC_ARGUMENT_LAST_KEY};
-        const std::vector<int64_t> masks = {ATTNC_ARGUMENT_KEY_BIAS,    ATTNC_ARGUMENT_BIAS,
-                                            ATTNC_ARGUMENT_KEEP_MASK,   ATTNC_ARGUMENT_DROP_MASK,
-                                            ATTNC_ARGUMENT_MASK_FLAGS,  ATTNC_ARGUMENT_SOFTCAP,
-                                            ATTNC_ARGUMENT_ALIBI_SLOPE, ATTNC_ARGUMENT_OWN_KEY};
+        const std::vector<int64_t> masks = {
+            ATTNC_ARGUMENT_KEY_BIAS,    ATTNC_ARGUMENT_BIAS,       ATTNC_ARGUMENT_KEEP_MASK,
+            ATTNC_ARGUMENT_DROP_MASK,   ATTNC_ARGUMENT_MASK_FLAGS, ATTNC_ARGUMENT_SOFTCAP,
+            ATTNC_ARGUMENT_ALIBI_SLOPE, ATTNC_ARGUMENT_OWN_KEY,    ATTNC_ARGUMENT_KEY_BLOCKS};
         const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT,
                                              ATTNC_ARGUMENT_ROW_STATS};
         const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
@@ -168,6 +168,7 @@ const std::vector<int64_t>& arguments_of(int kernel) {
               ATTNC_ARGUMENT_ROW_STATS_B, ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_ROW_STATS}});
         set(ATTNC_KERNEL_ATTEND_LSE, {{ATTNC_ARGUMENT_ROW_STATS_IN, ATTNC_ARGUMENT_LSE}});
         set(ATTNC_KERNEL_ATTEND_PROBS, {scores, masks, {ATTNC_ARGUMENT_ROW_STATS_IN, ATTNC_ARGUMENT_PROBS}});
+        set(ATTNC_KERNEL_ATTEND_SCORES, {scores, masks, {ATTNC_ARGUMENT_SCORES}});
         set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_ATTEND_DECODE, {});
@@ -252,6 +253,9 @@ public:
         bias_ = call.buffer(ATTNC_ARGUMENT_BIAS, "bias", 2, kFloat32, false);
         keep_ = call.buffer(ATTNC_ARGUMENT_KEEP_MASK, "keep_mask", 2, kUint8, false);
         drop_ = call.buffer(ATTNC_ARGUMENT_DROP_MASK, "drop_mask", 2, kUint8, false);
+        key_blocks_ = call.buffer(ATTNC_ARGUMENT_KEY_BLOCKS, "key_blocks", 2, kUint8, false);
+        call.want("key_blocks", key_blocks_.extent(0), "jb", (keys() + 15) / 16);
+        call.want("key_blocks", key_blocks_.extent(1), "ib", (rows() + 15) / 16);
         call.want("key_bias", key_bias_.extent(0), "j", keys());
         for (const View* view : {&bias_, &keep_, &drop_}) {
             call.want("mask", view->extent(0), "j", keys());
@@ -261,10 +265,20 @@ public:
     int64_t rows() const { return q_.extent(1); }
     int64_t keys() const { return k_.extent(1); }
 
+    // Pairs of granules that are not dropped.
+    int64_t pairs() const {
+        int64_t count = 0;
+        for (int64_t i = 0; i < rows(); ++i) {
+            for (int64_t j = 0; j < keys(); ++j) count += in_dropped_block(i, j) ? 0 : 1;
+        }
+        return count;
+    }
+
     // The score, in float32 after each step as in real kernels, or -inf where the key is dropped.
     double score(int64_t i, int64_t j) const {
         constexpr float kDropped = kMinusInfinity;
         if (j < i + int64_t{first_} || j >= i + int64_t{last_}) return kDropped;
+        if (in_dropped_block(i, j)) return kDropped;
         double dot = 0;
         for (int64_t d = 0; d < q_.extent(0); ++d) {
             dot += static_cast<double>(q_.f(d, i)) * static_cast<double>(k_.f(d, j));
@@ -289,7 +303,11 @@ public:
     }
 
 private:
-    View q_, k_, key_bias_, bias_, keep_, drop_;
+    bool in_dropped_block(int64_t i, int64_t j) const {
+        return (flags_ & ATTNC_MASK_BLOCKS) != 0 && *key_blocks_.at<uint8_t>(j / 16, i / 16) == 0;
+    }
+
+    View q_, k_, key_bias_, bias_, keep_, drop_, key_blocks_;
     double scale_, softcap_ = 1;
     float alibi_slope_ = 0;
     int32_t first_, last_, flags_ = 0, own_key_ = 0;
@@ -328,7 +346,7 @@ int32_t attend(int kernel, void** argv) {
     call.want("context", context.extent(0), "d of v", v.extent(0));
     call.want("context", context.extent(1), "i of q", scores.rows());
     if (call.code() != 0) return call.code();
-    fake_counts().pairs_attended += scores.rows() * scores.keys();
+    fake_counts().pairs_attended += scores.pairs();
     const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
     std::vector<double> row(static_cast<size_t>(scores.keys()));
     for (int64_t i = 0; i < scores.rows(); ++i) {
@@ -418,6 +436,20 @@ int32_t probs(int kernel, void** argv) {
             const bool none = s == -std::numeric_limits<double>::infinity() || stats.is_empty(i);
             to.f(j, i) = none ? 0.0F : static_cast<float>(std::exp(s - stats.largest(i)) / stats.sum(i));
         }
+    }
+    return 0;
+}
+
+int32_t show_scores(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const Scores scores(call, true);
+    const View to = call.buffer(ATTNC_ARGUMENT_SCORES, "scores", 2);
+    call.want("scores", to.extent(0), "j of k", scores.keys());
+    call.want("scores", to.extent(1), "i of q", scores.rows());
+    if (call.code() != 0) return call.code();
+    for (int64_t i = 0; i < scores.rows(); ++i) {
+        for (int64_t j = 0; j < scores.keys(); ++j) to.f(j, i) = static_cast<float>(scores.score(i, j));
     }
     return 0;
 }
@@ -538,6 +570,8 @@ attnc_kernel_argv body_of(const Config& config, int kernel) {
             return entry<ATTNC_KERNEL_ATTEND_LSE, log_sum>;
         case ATTNC_KERNEL_ATTEND_PROBS:
             return entry<ATTNC_KERNEL_ATTEND_PROBS, probs>;
+        case ATTNC_KERNEL_ATTEND_SCORES:
+            return entry<ATTNC_KERNEL_ATTEND_SCORES, show_scores>;
         case ATTNC_KERNEL_SPLIT_HEADS:
             return entry<ATTNC_KERNEL_SPLIT_HEADS, copy_heads>;
         case ATTNC_KERNEL_MERGE_HEADS:

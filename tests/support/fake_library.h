@@ -17,8 +17,9 @@ struct FakeCounts {
     std::atomic<int64_t> calls[ATTNC_KERNEL_COUNT];
     std::atomic<int64_t> rows_projected;  // rows times panels of project_heads
     std::atomic<int64_t> rows_angled;     // rows of rotary_angles
-    std::atomic<int64_t> pairs_attended;  // rows times keys of attend, attend_masked and attend_guarded
-    std::atomic<int64_t> in_flight;       // calls that run now
+    // Rows times keys of attend, attend_masked and attend_guarded, without the granules that key_blocks drops.
+    std::atomic<int64_t> pairs_attended;
+    std::atomic<int64_t> in_flight;  // calls that run now
     std::atomic<int64_t> most_in_flight;
     std::atomic<int64_t> wrong_control_words;  // calls without flush to zero, or with an unmasked exception
     void reset();

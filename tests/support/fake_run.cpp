@@ -204,7 +204,7 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     const Config& c = call.config;
     const FakeLibrary library(c, options.layout);
     const LayerPointer layer = make_layer(library, call, &error);
-    if (layer == nullptr) return {error.code, error.text, {}, {}, {}, {}, 0};
+    if (layer == nullptr) return {error.code, error.text, {}, {}, {}, {}, {}, 0};
 
     Placed placed{{}, {}, {}, options};
     placed.splits.reserve(3);
@@ -212,7 +212,8 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     in.query = placed.tokens(call.query, c.num_heads);
     in.key = placed.tokens(call.key, c.num_kv_heads);
     in.value = placed.tokens(call.value, c.num_kv_heads);
-    for (attnc_tensor* t : {&in.keep_mask, &in.drop_mask, &in.bias}) *t = placed.place(*t);
+    for (attnc_tensor* t : {&in.keep_mask, &in.drop_mask, &in.bias, &in.block_keep_mask})
+        *t = placed.place(*t);
     for (attnc_tensor* t : {&in.key_keep_mask, &in.key_drop_mask, &in.key_bias}) *t = placed.place(*t);
     in.key_lengths = placed.lengths(call.key_lengths);
     in.query_lengths = placed.lengths(call.query_lengths);
@@ -231,7 +232,11 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     Strided averaged(call.probs_averaged ? shape_of({batch, seq, call.keys()}) : attnc_tensor{}, 4, true,
                      options);
     Strided lse(call.lse ? shape_of({batch, c.num_heads, seq}) : attnc_tensor{}, 4, true, options);
+    const bool wants_scores = call.scores_stage != ATTNC_SCORES_NOT_GIVEN;
+    Strided scores(wants_scores ? shape_of({batch, c.num_heads, seq, call.sizes.seq_kv}) : attnc_tensor{}, 4,
+                   true, options);
     attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
+    outputs.scores = scores.view, outputs.scores_stage = call.scores_stage;
     outputs.out = out.view, outputs.probs = probs.view, outputs.probs_averaged = averaged.view;
     outputs.lse = lse.view;
 
@@ -251,12 +256,13 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
         result.error = error.text;
         return result;
     }
-    for (const Strided* t : {&out, &probs, &averaged, &lse}) EXPECT_TRUE(t->gaps_untouched());
+    for (const Strided* t : {&out, &probs, &averaged, &lse, &scores}) EXPECT_TRUE(t->gaps_untouched());
     result.out = out.dense_values();
     if (split_out) result.out = merged(result.out, batch, c.num_heads, seq, c.v_head_dim);
     result.probs = probs.dense_values();
     result.probs_averaged = averaged.dense_values();
     result.lse = lse.dense_values();
+    result.scores = scores.dense_values();
     return result;
 }
 
@@ -272,6 +278,7 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     have.context.clear();
     have.out = widened(got.out), have.probs = widened(got.probs);
     have.probs_averaged = widened(got.probs_averaged), have.lse = widened(got.lse);
+    have.scores = widened(got.scores);
     if (have.out.size() != want.out.size()) return ::testing::AssertionFailure() << what << ": size of out";
     const LayerComparison comparison = compare_layer(call.config, have, want, tile_kv);
     if (comparison.ok()) return ::testing::AssertionSuccess();

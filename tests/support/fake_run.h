@@ -30,7 +30,7 @@ struct FakeOptions {
 struct FakeResult {
     attnc_status status = ATTNC_OK;
     std::string error;
-    std::vector<float> out, probs, probs_averaged, lse;  // dense; out as [batch, seq_q, features]
+    std::vector<float> out, probs, probs_averaged, lse, scores;  // dense; out as [batch, seq_q, features]
     size_t workspace_bytes = 0;
 };
 

@@ -40,6 +40,30 @@ struct WrapperTest : ::testing::Test {
     Tensor value{call.value.values, {2, 20, 32}};
 };
 
+TEST_F(WrapperTest, TakesBlockMasksAndGivesScores) {
+    call.config = parse_config("d32_h2_f32_scores");
+    call.block_q = 16, call.block_kv = 32;
+    call.block_keep_mask = {{1, 2, 2, 1}, {1, 0, 0, 1}};
+    call.scores_stage = ATTNC_SCORES_BIASED;
+    const FakeResult want = run_fake(call);
+
+    const FakeLibrary with_scores(call.config);
+    const Layer layer(with_scores.get(), weights);
+    Session session(layer, {.max_batch = 2, .max_seq = 20});
+    std::vector<float> scores(size_t{2 * 2 * 20 * 20});
+    session.forward({.query = query,
+                     .key = key,
+                     .value = value,
+                     .block_keep_mask = {call.block_keep_mask.values, {1, 2, 2, 1}},
+                     .block_q = 16,
+                     .block_kv = 32},
+                    {.out = {out, {2, 20, 32}},
+                     .scores = {scores, {2, 2, 20, 20}},
+                     .scores_stage = ScoresStage::kBiased});
+    EXPECT_EQ(out, want.out);
+    EXPECT_EQ(scores, want.scores);
+}
+
 TEST_F(WrapperTest, ASessionGivesWhatTheCApiGives) {
     const std::vector<int32_t> lengths = {20, 7};
     call.key_lengths = {{2}, {20, 7}};

@@ -1,0 +1,38 @@
+// Dropped scores, and small tools of the attention stages.
+#pragma once
+
+#include <Halide.h>
+
+#include <limits>
+
+namespace attnc {
+
+// A dropped score is -infinity, so that its exponential is exactly 0. The maximum starts at the lowest finite
+// number: a query that sees no key gets -infinity - lowest = -infinity, never infinity - infinity.
+inline constexpr float kLowest = std::numeric_limits<float>::lowest();
+inline constexpr float kDropped = -std::numeric_limits<float>::infinity();
+inline constexpr int kDroppedBits = static_cast<int>(0xff800000U);
+
+// Comparison by bits: the code generator's float comparisons may assume that there are no infinities.
+inline Halide::Expr is_dropped(const Halide::Expr& score) {
+    return Halide::reinterpret<int>(score) == kDroppedBits;
+}
+
+// value, or -infinity where `drop`. A table of two instead of a select: the condition depends on the lane,
+// and a select would be taken for a reason to compute the scores lane by lane.
+inline Halide::Expr drop_where(const Halide::Expr& drop, const Halide::Expr& value) {
+    return Halide::mux(Halide::cast<int>(drop), {value, Halide::Expr(kDropped)});
+}
+
+// At least the lowest finite number, so that only what is dropped is -infinity; NaN stays NaN.
+inline Halide::Expr at_least_lowest(const Halide::Expr& sum) {
+    return Halide::strict_float(Halide::select(sum < kLowest, kLowest, sum));
+}
+
+inline Halide::Expr add_to_score(const Halide::Expr& score, const Halide::Expr& addend) {
+    return Halide::select(is_dropped(addend) || is_dropped(score), kDropped, at_least_lowest(score + addend));
+}
+
+inline Halide::Expr ceil_div(const Halide::Expr& a, int b) { return (a + (b - 1)) / b; }
+
+}  // namespace attnc
