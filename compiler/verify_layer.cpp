@@ -216,9 +216,12 @@ void add_rotation(VerifyCall& call, Random& random) {
     }
 }
 
-int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
+KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target) {
     for (int64_t n = 0; n < library->target_count; ++n) {
-        if (target == library->targets[n].name) return library->targets[n].layout.tile_kv;
+        if (target == library->targets[n].name) {
+            const attnc_layout& layout = library->targets[n].layout;
+            return {layout.tile_kv, layout.split_kv};
+        }
     }
     throw std::runtime_error(fmt::format("the library has no target {}", target));
 }
@@ -262,7 +265,7 @@ std::string check_call(const attnc_library* library, const std::string& target, 
         call.packed ? run_packed(library, target, call.weights.view, call.inputs, call.options, wanted, want)
                     : run_layer(library, target, call.weights.view, call.inputs, call.options, wanted, want,
                                 call.past);
-    const LayerComparison comparison = compare_layer(config, got, want, tile_kv_of(library, target));
+    const LayerComparison comparison = compare_layer(config, got, want, key_blocks_of(library, target));
     return comparison.ok() ? "" : comparison.text();
 }
 

@@ -25,7 +25,7 @@ HeadRows at_caller(const TokenView& view, int64_t origin, int64_t head, int64_t 
             view.row_stride};
 }
 
-// Where a result of attention goes.
+// Where a result of attention goes, or is.
 struct ContextRows {
     float* data;
     int64_t row_stride;
@@ -141,6 +141,11 @@ bool merge(const Wave& wave, Worker& worker, int64_t rows, const ContextRows& a,
     return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_MERGE), worker.task);
 }
 
+void copy(const RowStats& from, const RowStats& to, size_t rows) {
+    memcpy(to.data, from.data, rows * sizeof(float));
+    memcpy(to.data + to.stride, from.data + from.stride, rows * sizeof(float));
+}
+
 // Attention over all keys, block by block. `stats` gives those of the result, in the worker's memory.
 class RangeAttention {
 public:
@@ -158,7 +163,19 @@ public:
             return attend_block(wave_, worker_, range_, block, context_, stats_[0], refused);
         }
         const ContextRows other = {worker_.floats(wave_.plan.worker_context), wave_.layer.v_width};
-        return attend_block(wave_, worker_, range_, block, other, stats_[1], refused) && join(other, refused);
+        return attend_block(wave_, worker_, range_, block, other, stats_[1], refused) &&
+               join(other, stats_[1], refused);
+    }
+
+    // Results that are there already.
+    bool take(const ContextRows& context, const RowStats& stats, const char** refused) {
+        if (!first_) return join(context, stats, refused);
+        first_ = false;
+        const size_t bytes = static_cast<size_t>(wave_.layer.v_width) * sizeof(float);
+        for (int64_t i = 0; i < range_.rows; ++i)
+            memcpy(context_.data + i * context_.row_stride, context.data + i * context.row_stride, bytes);
+        copy(stats, stats_[0], static_cast<size_t>(range_.rows));
+        return true;
     }
 
     // After all blocks, or none: then no query sees a key.
@@ -174,7 +191,7 @@ public:
         const ContextRows zeros = {worker_.floats(wave_.plan.worker_context), 0};
         memset(zeros.data, 0, bytes);
         fill(stats_[1], wave_.layer.sinks[range_.head], 1);
-        return join(zeros, refused);
+        return join(zeros, stats_[1], refused);
     }
 
     const RowStats& stats() const { return stats_[0]; }
@@ -188,11 +205,10 @@ private:
         }
     }
 
-    // `other` and stats_[1] to what is there already.
-    bool join(const ContextRows& other, const char** refused) {
+    // `other` to what is there already.
+    bool join(const ContextRows& other, const RowStats& stats, const char** refused) {
         *refused = "attend_merge";
-        if (!merge(wave_, worker_, range_.rows, context_, stats_[0], other, stats_[1], stats_[2]))
-            return false;
+        if (!merge(wave_, worker_, range_.rows, context_, stats_[0], other, stats, stats_[2])) return false;
         const RowStats merged = stats_[2];
         stats_[2] = stats_[0];
         stats_[0] = merged;
@@ -222,8 +238,13 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
         const KeyBlock block = {rows.k, rows.v, first, count, false, blocks};
         if (!attention.add(block, refused)) return false;
     }
+    return true;
+}
+
+bool attend_appended(const attnc_layer& layer, const QueryRange& range, RangeAttention& attention,
+                     const char** refused) {
     if (layer.appended > 0) {
-        const int64_t n = layer.appended;
+        const int64_t head = kv_head_of(layer, range.head), n = layer.appended;
         const KeyBlock block = {{layer.appended_k + head * n * layer.qk_width, layer.qk_width},
                                 {layer.appended_v + head * n * layer.v_width, layer.v_width},
                                 0,
@@ -233,13 +254,6 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
         if (!attention.add(block, refused)) return false;
     }
     return attention.finish(refused);
-}
-
-void keep_stats(const Wave& wave, const QueryRange& range, const RowStats& stats) {
-    const RowStats to = kept_row_stats(wave, range);
-    const size_t bytes = static_cast<size_t>(range.rows) * sizeof(float);
-    memcpy(to.data, stats.data, bytes);
-    memcpy(to.data + to.stride, stats.data + stats.stride, bytes);
 }
 
 bool write_lse(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats) {
@@ -262,6 +276,21 @@ bool write_all_probs(const Wave& wave, Worker& worker, const QueryRange& range, 
            write_appended_probs(wave, worker, range, stats, to + keys, out.row_stride);
 }
 
+// After the call's keys.
+bool write_results(const Wave& wave, Worker& worker, const QueryRange& range, RangeAttention& attention,
+                   const char** refused) {
+    if (!attend_appended(wave.layer, range, attention, refused)) return false;
+    const RowStats& stats = attention.stats();
+    fill_empty_context(wave, range, stats, attention.context().data, attention.context().row_stride);
+    if (wave.plan.keeps_row_stats) copy(stats, kept_row_stats(wave, range), static_cast<size_t>(range.rows));
+    *refused = "attend_lse";
+    if (wave.request.wants_lse && !write_lse(wave, worker, range, stats)) return false;
+    *refused = "attend_probs";
+    if (wave.request.wants_probs && !write_all_probs(wave, worker, range, stats)) return false;
+    *refused = "attend_scores";
+    return wave.request.scores_stage == ATTNC_SCORES_NOT_GIVEN || write_scores(wave, worker, range);
+}
+
 int64_t ranges_of(const Wave& wave) {
     return (wave.request.seq_q + wave.plan.attend_rows - 1) / wave.plan.attend_rows;
 }
@@ -273,19 +302,11 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     const int64_t rows = wave.plan.attend_rows;
     const Item& item = wave.items[index / (ranges * heads)];
     const int64_t row = (ranges - 1 - index % ranges) * rows;
-    if (row >= item.q_length) return true;
+    if (row >= item.q_length || has_few_queries(wave.layer, item)) return true;
     const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
     RangeAttention attention(wave, worker, range);
-    if (!attend_all_keys(wave, worker, range, attention, refused)) return false;
-    const RowStats& stats = attention.stats();
-    fill_empty_context(wave, range, stats, attention.context().data, attention.context().row_stride);
-    if (wave.plan.keeps_row_stats) keep_stats(wave, range, stats);
-    *refused = "attend_lse";
-    if (wave.request.wants_lse && !write_lse(wave, worker, range, stats)) return false;
-    *refused = "attend_probs";
-    if (wave.request.wants_probs && !write_all_probs(wave, worker, range, stats)) return false;
-    *refused = "attend_scores";
-    return wave.request.scores_stage == ATTNC_SCORES_NOT_GIVEN || write_scores(wave, worker, range);
+    return attend_all_keys(wave, worker, range, attention, refused) &&
+           write_results(wave, worker, range, attention, refused);
 }
 
 void zero_rows(const OutView& out, int64_t origin, int64_t head, int64_t row, int64_t end, int64_t features) {
@@ -323,6 +344,17 @@ int32_t moved(int32_t key, int64_t by) {
 }
 
 }  // namespace
+
+bool finish_partial(const Wave& wave, Worker& worker, const QueryRange& range, const PartialResults& parts,
+                    const char** refused) {
+    RangeAttention attention(wave, worker, range);
+    for (int64_t n = 0; n < parts.count; ++n) {
+        const ContextRows context = {parts.context + n * parts.context_stride, parts.row_stride};
+        const RowStats stats = {parts.stats.data + n * parts.stats_stride, parts.stats.stride};
+        if (!attention.take(context, stats, refused)) return false;
+    }
+    return write_results(wave, worker, range, attention, refused);
+}
 
 int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
     return head / (layer.config.num_heads / layer.config.num_kv_heads);

@@ -15,8 +15,20 @@ struct QueryRange {
     int64_t last() const { return row + rows; }
 };
 
-// Writes context, lse and probs, as far as asked for.
+// Writes context, lse and probs, as far as asked for, of items with more than a few queries.
 WorkList attend_work(const Wave& wave);
+
+// Attention of a range over parts of its keys, one after another: contexts and statistics, each this far from the one before.
+struct PartialResults {
+    int64_t count;
+    float* context;
+    int64_t row_stride, context_stride;
+    RowStats stats;
+    int64_t stats_stride;
+};
+// Joins them, adds what isn't among a call's keys, and writes what attend_work writes.
+bool finish_partial(const Wave& wave, Worker& worker, const QueryRange& range, const PartialResults& parts,
+                    const char** refused);
 
 // Rows past the items' query lengths: zeros, and -inf for lse.
 WorkList empty_tails_work(const Wave& wave);

@@ -134,7 +134,8 @@ typedef struct attnc_weights {
                                     the distance between its key and the query's own one, which is on the
                                     call's diagonal; the bottom-right one where the call names none. Appended
                                     keys have no distance */
-    attnc_tensor q_norm, k_norm; /* [head_dim], both or neither; only for a library with qk_norm. Each head of q and k becomes
+    attnc_tensor q_norm,
+        k_norm; /* [head_dim], both or neither; only for a library with qk_norm. Each head of q and k becomes
                                     x / sqrt(mean(x^2) + qk_norm_epsilon) times these, before it is rotated */
     attnc_tensor
         rotary_frequencies; /* F32 or F64 [rotary.dim / 2], radians a position, of less than 2^32; instead of

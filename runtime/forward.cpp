@@ -3,6 +3,7 @@
 #include "runtime/attend.h"
 #include "runtime/cache_rows.h"
 #include "runtime/carve.h"
+#include "runtime/decode.h"
 #include "runtime/masks.h"
 #include "runtime/plan.h"
 #include "runtime/probs.h"
@@ -21,8 +22,8 @@ void begin_wave(Wave& wave, int64_t first) {
     const Plan& plan = wave.plan;
     const int64_t left = r.batch - first;
     const int64_t most = left < plan.wave_items ? left : plan.wave_items;
-    wave.item_count = wave.q_rows = wave.kv_rows = wave.new_rows = 0;
-    int64_t runs = 0;
+    wave.item_count = wave.q_rows = wave.kv_rows = wave.new_rows = wave.most_splits = 0;
+    int64_t runs = 0, split_rows = 0;
     for (int64_t i = 0; i < most; ++i) {
         Item& item = wave.items[i] = make_item(wave.layer, r, first + i);
         const int64_t projected = r.cache ? item.new_keys : item.kv_used();
@@ -36,6 +37,11 @@ void begin_wave(Wave& wave, int64_t first) {
         wave.kv_rows += item.kv_used();
         wave.new_rows += projected;
         runs += runs_of(item);
+        item.split_row = split_rows;
+        if (!has_few_queries(wave.layer, item)) continue;
+        const int64_t splits = splits_of(wave.layer, item).count;
+        if (splits > wave.most_splits) wave.most_splits = splits;
+        split_rows += splits * wave.layer.config.num_heads * item.q_length;
     }
 }
 
@@ -53,8 +59,10 @@ attnc_status run_wave(attnc_error* error, const Wave& wave) {
     ATTNC_TRY(run_stage(error, wave, first, lists));
     if (wave.request.seq_q == 0) return ATTNC_OK;
 
-    const WorkList second[] = {attend_work(wave), empty_tails_work(wave)};
-    ATTNC_TRY(run_stage(error, wave, second, 2));
+    const WorkList second[] = {attend_work(wave), decode_work(wave), empty_tails_work(wave)};
+    ATTNC_TRY(run_stage(error, wave, second, 3));
+    const WorkList joins = join_splits_work(wave);
+    if (joins.count > 0) ATTNC_TRY(run_stage(error, wave, &joins, 1));
 
     Projection out;
     WorkList third[2] = {average_probs_work(wave)};

@@ -12,6 +12,7 @@ namespace attnc {
 struct Item {
     int64_t q_row, kv_row;  // rows in the workspace, of query 0 and of key kv_first
     int64_t new_row;        // of the first projected key: kv_row, with a cache that of the first appended key
+    int64_t split_row;      // of the results of its first split of keys, where it has few queries
     int64_t run_row;        // of the run of keys that begins with kv_first, in tables of runs
     int32_t new_keys;       // keys kv_length - new_keys .. are appended to a cache
     int32_t q_length;
@@ -28,6 +29,11 @@ struct Item {
     int64_t kv_used() const { return int64_t{kv_end} - kv_first; }
     int64_t held() const { return int64_t{kv_length} - new_keys; }
 };
+
+// Whether attend_decode makes its attention. By the number of its queries alone, so that bits don't depend on the batch.
+inline bool has_few_queries(const attnc_layer& layer, const Item& item) {
+    return layer.has(ATTNC_CONFIG_CACHE) && item.q_length > 0 && item.q_length <= ATTNC_DECODE_QUERIES;
+}
 
 // Everything but its rows in the workspace.
 Item make_item(const attnc_layer& layer, const Request& request, int64_t number);

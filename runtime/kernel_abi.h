@@ -19,9 +19,13 @@
 /* Most appended keys (bias_k, then the zero key). */
 #define ATTNC_MAX_APPENDED_KEYS 2
 
-/* Keys that attend_decode finds in consecutive rows, and its most rows: queries times heads. */
+/* Keys that attend_decode finds in consecutive rows, its most rows (queries times heads), and the most queries of an item
+ * whose attention it makes. */
 #define ATTNC_RUN_KEYS 16
 #define ATTNC_DECODE_ROWS 64
+#define ATTNC_DECODE_QUERIES 8
+/* Most keys of a split. */
+#define ATTNC_MAX_SPLIT_KV 8192
 
 /* Kernels, in the order of the table: X(id, name). A library lacks those that its configuration never calls.
  *
@@ -64,6 +68,7 @@
  *     split_kv; i times g is at most ATTNC_DECODE_ROWS. k and v are pools of rows, of the same extent: key j is row
  *     key_rows(j / ATTNC_RUN_KEYS) + j % ATTNC_RUN_KEYS; rows of keys from `keys` on are not read. Query i sees key j when
  *     max(0, i + first_key) <= j < min(keys, i + last_key). The masks are those of attend_masked, row_stats those of attend.
+ *     Where the configuration has them, softcap, alibi_slopes (g) and own_key come before the biases, as in attend_masked.
  *     The value of a dropped key is not multiplied. A row's bits don't depend on other rows, nor on where in the pools its
  *     keys lie.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
@@ -185,7 +190,7 @@ typedef struct attnc_layout {
     int64_t tile_kv;   /* keys in one block of attend; blocks start at multiples of it */
     int64_t tile_q;    /* queries that one call of attend handles best; a task takes a multiple of it */
     int64_t split_kv;  /* most keys of a call of attend_decode; splits start at multiples of it; a multiple of
-                          ATTNC_RUN_KEYS */
+                          ATTNC_RUN_KEYS, at most ATTNC_MAX_SPLIT_KV */
 } attnc_layout;
 
 typedef struct attnc_target_entry {

@@ -164,17 +164,17 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
     const attnc_layout& l = target.layout;
     const struct {
         const char* name;
-        int64_t value, multiple;
+        int64_t value, multiple, most = kMost;
     } numbers[] = {{"panel", l.panel, ATTNC_HEAD_ALIGN},
                    {"out_panel", l.out_panel, ATTNC_HEAD_ALIGN},
                    {"tile_kv", l.tile_kv, 1},
                    {"tile_q", l.tile_q, 1},
-                   {"split_kv", l.split_kv, ATTNC_RUN_KEYS}};
+                   {"split_kv", l.split_kv, ATTNC_RUN_KEYS, ATTNC_MAX_SPLIT_KV}};
     for (const auto& number : numbers) {
-        if (number.value < 1 || number.value > kMost || number.value % number.multiple != 0) {
+        if (number.value < 1 || number.value > number.most || number.value % number.multiple != 0) {
             return bad_table(
                 error, {"the library's ", number.name, " for target ", target.name, " is ", number.value,
-                        ", wanted a multiple of ", number.multiple, " up to ", kMost});
+                        ", wanted a multiple of ", number.multiple, " up to ", number.most});
         }
     }
     if ((config.flags & ATTNC_CONFIG_IN_PROJ) != 0 &&

@@ -65,13 +65,14 @@ MaskSource mask_source(const MaskView& view, const Item& item, int64_t head, int
                        int64_t size) {
     const int64_t offset = item.number * view.batch_stride + head * view.head_stride +
                            row * view.query_stride + key * view.key_stride;
-    return {static_cast<const unsigned char*>(view.data) + offset * size, view.query_stride, view.key_stride};
+    return {static_cast<const unsigned char*>(view.data) + offset * size, view.head_stride, view.query_stride,
+            view.key_stride};
 }
 
 MaskSource key_addend_source(const Wave& wave, const Item& item, int64_t key) {
     if (const MaskView* view = wave.masks.in_place)
-        return {element<float>(*view, item, key), 0, view->key_stride};
-    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + key - item.kv_first, 0, 1};
+        return {element<float>(*view, item, key), 0, 0, view->key_stride};
+    return {wave.at<float>(wave.plan.key_addend) + item.kv_row + key - item.kv_first, 0, 0, 1};
 }
 
 MaskArguments::MaskArguments(const MaskSource& key_bias, const MaskSource& bias, const MaskSource& keep,
@@ -85,24 +86,57 @@ MaskArguments::MaskArguments(const MaskSource& key_bias, const MaskSource& bias,
                    {(range.rows + kGranule - 1) / kGranule, range.blocks.columns}}),
       flags_(flags | (range.blocks.data != nullptr ? ATTNC_MASK_BLOCKS : 0)) {}
 
+// Of a call's mask, or where it isn't used of anything that may be read.
+MaskSource MaskArguments::source_of(const MaskView& view, bool used, const Item& item, int64_t head,
+                                    const Range& range, int64_t size) {
+    if (!used || range.appended) return {size == 1 ? static_cast<const void*>(&kNoMask) : &kNoBias, 0, 0, 0};
+    return mask_source(view, item, head, range.row, range.key, size);
+}
+
+MaskSource MaskArguments::key_source(const Wave& wave, const Item& item, const Range& range) {
+    if (!wave.masks.key_addend || range.appended) return {&kNoBias, 0, 0, 0};
+    return key_addend_source(wave, item, range.key);
+}
+
 MaskArguments::MaskArguments(const Wave& wave, const Item& item, int64_t head, const Range& range)
-    : MaskArguments(wave.masks.key_addend && !range.appended ? key_addend_source(wave, item, range.key)
-                                                             : MaskSource{&kNoBias, 0, 0},
-                    wave.masks.bias && !range.appended
-                        ? mask_source(wave.request.bias, item, head, range.row, range.key, sizeof(float))
-                        : MaskSource{&kNoBias, 0, 0},
-                    wave.masks.keep && !range.appended
-                        ? mask_source(wave.request.keep_mask, item, head, range.row, range.key, 1)
-                        : MaskSource{&kNoMask, 0, 0},
-                    wave.masks.drop && !range.appended
-                        ? mask_source(wave.request.drop_mask, item, head, range.row, range.key, 1)
-                        : MaskSource{&kNoMask, 0, 0},
-                    range, flags_of(wave, range.appended)) {
+    : MaskArguments(key_source(wave, item, range),
+                    source_of(wave.request.bias, wave.masks.bias, item, head, range, sizeof(float)),
+                    source_of(wave.request.keep_mask, wave.masks.keep, item, head, range, 1),
+                    source_of(wave.request.drop_mask, wave.masks.drop, item, head, range, 1), range,
+                    flags_of(wave, range.appended)) {
     if (wave.layer.softcap != 0) softcap_ = wave.layer.softcap;
     if (wave.layer.alibi_slopes == nullptr || range.appended) return;
     alibi_slope_ = wave.layer.alibi_slopes[head];
     own_key_ = kernel_own_key(item, range.row, range.key);
 }
+
+GroupMaskArguments::GroupMaskArguments(const Wave& wave, const Item& item, int64_t head, int64_t heads,
+                                       const MaskArguments::Range& range, const uint8_t* drop)
+    : GroupMaskArguments(
+          wave, item, head, heads, range, MaskArguments::key_source(wave, item, range),
+          MaskArguments::source_of(wave.request.bias, wave.masks.bias, item, head, range, sizeof(float)),
+          MaskArguments::source_of(wave.request.keep_mask, wave.masks.keep, item, head, range, 1),
+          drop != nullptr
+              ? MaskSource{drop, range.rows * range.keys, range.keys, 1}
+              : MaskArguments::source_of(wave.request.drop_mask, wave.masks.drop, item, head, range, 1)) {
+    if (drop != nullptr) flags_ |= ATTNC_MASK_DROP;
+}
+
+GroupMaskArguments::GroupMaskArguments(const Wave& wave, const Item& item, int64_t head, int64_t heads,
+                                       const MaskArguments::Range& range, const MaskSource& key_bias,
+                                       const MaskSource& bias, const MaskSource& keep, const MaskSource& drop)
+    : key_bias_(key_bias.data, kFloat32, {{range.keys, key_bias.key_stride}}),
+      bias_(bias.data, kFloat32,
+            {{range.keys, bias.key_stride}, {range.rows, bias.query_stride}, {heads, bias.head_stride}}),
+      keep_(keep.data, kUint8,
+            {{range.keys, keep.key_stride}, {range.rows, keep.query_stride}, {heads, keep.head_stride}}),
+      drop_(drop.data, kUint8,
+            {{range.keys, drop.key_stride}, {range.rows, drop.query_stride}, {heads, drop.head_stride}}),
+      alibi_slopes_(wave.layer.alibi_slopes != nullptr ? wave.layer.alibi_slopes + head : &kNoBias, kFloat32,
+                    {{heads, 1}}),
+      flags_(MaskArguments::flags_of(wave, false)),
+      own_key_(kernel_own_key(item, range.row, range.key)),
+      softcap_(wave.layer.softcap != 0 ? wave.layer.softcap : 1) {}
 
 int32_t MaskArguments::flags_of(const Wave& wave, bool appended) {
     const int32_t softcap = wave.layer.softcap != 0 ? ATTNC_MASK_SOFTCAP : 0;

@@ -14,7 +14,7 @@ WorkList key_addend_work(const Wave& wave);
 // Where a mask begins for some queries and keys.
 struct MaskSource {
     const void* data;
-    int64_t query_stride, key_stride;
+    int64_t head_stride, query_stride, key_stride;
 };
 // `size`: bytes of an element.
 MaskSource mask_source(const MaskView& view, const Item& item, int64_t head, int64_t row, int64_t key,
@@ -51,6 +51,10 @@ public:
     }
 
 private:
+    friend class GroupMaskArguments;
+    static MaskSource source_of(const MaskView& view, bool used, const Item& item, int64_t head,
+                                const Range& range, int64_t size);
+    static MaskSource key_source(const Wave& wave, const Item& item, const Range& range);
     MaskArguments(const MaskSource& key_bias, const MaskSource& bias, const MaskSource& keep,
                   const MaskSource& drop, const Range& range, int32_t flags);
 
@@ -59,6 +63,36 @@ private:
     int32_t flags_;
     float softcap_ = 1, alibi_slope_ = 0;
     int32_t own_key_ = 0;
+};
+
+// The same of attend_decode, for `heads` heads from `head`.
+class GroupMaskArguments {
+public:
+    // `drop` stands for the call's drop mask: (key, query, head), dense; null: the call's own.
+    GroupMaskArguments(const Wave& wave, const Item& item, int64_t head, int64_t heads,
+                       const MaskArguments::Range& range, const uint8_t* drop);
+
+    void set(KernelCall& call) {
+        call.set(ATTNC_ARGUMENT_KEY_BIAS, key_bias_);
+        call.set(ATTNC_ARGUMENT_BIAS, bias_);
+        call.set(ATTNC_ARGUMENT_KEEP_MASK, keep_);
+        call.set(ATTNC_ARGUMENT_DROP_MASK, drop_);
+        call.set(ATTNC_ARGUMENT_MASK_FLAGS, flags_);
+        call.set(ATTNC_ARGUMENT_SOFTCAP, softcap_);
+        call.set(ATTNC_ARGUMENT_ALIBI_SLOPES, alibi_slopes_);
+        call.set(ATTNC_ARGUMENT_OWN_KEY, own_key_);
+    }
+
+private:
+    GroupMaskArguments(const Wave& wave, const Item& item, int64_t head, int64_t heads,
+                       const MaskArguments::Range& range, const MaskSource& key_bias, const MaskSource& bias,
+                       const MaskSource& keep, const MaskSource& drop);
+
+    Buffer<1> key_bias_;
+    Buffer<3> bias_, keep_, drop_;
+    Buffer<1> alibi_slopes_;
+    int32_t flags_, own_key_;
+    float softcap_;
 };
 
 }  // namespace attnc

@@ -49,6 +49,8 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.maps_key_blocks) {
         plan.worker_key_blocks = worker.take(1, {divide_up(plan.attend_rows, kGranule), plan.mapped_columns});
     }
+    if (plan.maps_key_blocks && plan.split_rows > 0)
+        plan.worker_split_drop = worker.take(1, {ATTNC_DECODE_ROWS, layer.layout.split_kv});
     plan.worker_scratch = worker.take(1, {layer.scratch_bytes});
     worker.take(1, {kAlignment});  // two threads' parts never share a pair of cache lines
     plan.worker_bytes = worker.bytes();
@@ -66,6 +68,10 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
     if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.attended});
     if (plan.makes_key_runs) plan.key_runs = all.take(sizeof(int32_t), {plan.run_count});
     if (plan.keeps_row_stats) plan.row_stats = all.take(kFloat, {heads, 2, plan.rows_q});
+    if (plan.split_rows > 0) {
+        plan.split_context = all.take(kFloat, {plan.split_rows, layer.v_width});
+        plan.split_stats = all.take(kFloat, {2, plan.split_rows});
+    }
     plan.workers = all.take(1, {plan.concurrency, plan.worker_bytes});
     if (worker.overflow() || all.overflow()) {
         return fail(error, ATTNC_TOO_LARGE, {"the size of the workspace overflows"});
@@ -106,6 +112,14 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     if (r.wants_probs) limit(r.probs.row_stride, kFloat);
     if (r.scores_stage != ATTNC_SCORES_NOT_GIVEN) limit(r.scores.row_stride, kFloat);
     return plan.maps_key_blocks && rows < r.seq_q ? whole_granules(rows) : rows;
+}
+
+// Results of the splits of a wave's items with few queries, of at most `queries` each. An item's keys touch two splits more
+// than they fill.
+int64_t split_rows(const attnc_layer& layer, const Plan& plan, int64_t queries) {
+    const int64_t few = least(queries, ATTNC_DECODE_QUERIES);
+    const int64_t ends = 2 * least(plan.rows_q, few * plan.wave_items);
+    return layer.config.num_heads * (few * (plan.attended / layer.layout.split_kv) + ends);
 }
 
 // What a call with a cache needs beside the rest.
@@ -164,6 +178,9 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     }
     plan->attended = plan->rows_kv;
     if (r.cache) plan_cache(layer, r, *plan);
+    const bool any_length = r.query_lengths.present || r.query_starts.present;
+    if (layer.has(ATTNC_CONFIG_CACHE) && (any_length || r.seq_q <= ATTNC_DECODE_QUERIES))
+        plan->split_rows = split_rows(layer, *plan, r.seq_q);
     plan->concurrency = r.concurrency;
     const bool in_proj = layer.has(ATTNC_CONFIG_IN_PROJ);
     const int64_t keys = least(layer.layout.tile_kv, r.seq_kv), tile = layer.layout.tile_q;
@@ -214,6 +231,7 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
         plan->makes_key_runs = true;
         plan->run_count = items * divide_up(limits.max_seq_kv, kRunKeys);
         plan->block_keys = least(layer.layout.tile_kv, limits.max_seq_kv);
+        plan->split_rows = split_rows(layer, *plan, limits.max_seq_q);
     }
     return lay_out(error, layer, *plan);
 }

@@ -31,23 +31,28 @@ struct Plan {
     int64_t attended = 0;    // keys that there is room for in what is per key
     int64_t run_count = 0;   // runs of 16 keys that there is room for
     int64_t block_keys = 0;  // keys that a worker has room for
+    int64_t split_rows = 0;  // results of splits of keys, of one query of one head each
 
     // Offsets in the workspace, in bytes.
-    int64_t items = kNoOffset;       // Item[wave_items]
-    int64_t q = kNoOffset;           // [plane][rows_q][qk_width]
-    int64_t k = kNoOffset;           // [plane][rows_kv][qk_width]
-    int64_t v = kNoOffset;           // [plane][rows_kv][v_width]
-    int64_t q_angles = kNoOffset;    // [rows_q][2 * rotary.stride]
-    int64_t k_angles = kNoOffset;    // [rows_kv][2 * rotary.stride]
-    int64_t context = kNoOffset;     // [rows_q][num_heads][v_width]
-    int64_t key_addend = kNoOffset;  // [attended]
-    int64_t key_runs = kNoOffset;    // int32_t[run_count]: cache rows of the first key of each run
-    int64_t row_stats = kNoOffset;   // [num_heads][2][rows_q]
-    int64_t workers = kNoOffset;     // one part a task, each worker_bytes long
+    int64_t items = kNoOffset;          // Item[wave_items]
+    int64_t q = kNoOffset;              // [plane][rows_q][qk_width]
+    int64_t k = kNoOffset;              // [plane][rows_kv][qk_width]
+    int64_t v = kNoOffset;              // [plane][rows_kv][v_width]
+    int64_t q_angles = kNoOffset;       // [rows_q][2 * rotary.stride]
+    int64_t k_angles = kNoOffset;       // [rows_kv][2 * rotary.stride]
+    int64_t context = kNoOffset;        // [rows_q][num_heads][v_width]
+    int64_t key_addend = kNoOffset;     // [attended]
+    int64_t key_runs = kNoOffset;       // int32_t[run_count]: cache rows of the first key of each run
+    int64_t row_stats = kNoOffset;      // [num_heads][2][rows_q]
+    int64_t split_context = kNoOffset;  // [split_rows][v_width]
+    int64_t split_stats = kNoOffset;    // [2][split_rows]
+    int64_t workers = kNoOffset;        // one part a task, each worker_bytes long
 
     // Offsets in a worker's part.
-    int64_t worker_row_stats = kNoOffset;   // three times [2][attend_rows]
-    int64_t worker_context = kNoOffset;     // [attend_rows][v_width]: of a block of keys before it is merged
+    int64_t worker_row_stats = kNoOffset;  // three times [2][attend_rows]
+    int64_t worker_context = kNoOffset;    // [attend_rows][v_width]: of a block of keys before it is merged
+    int64_t worker_split_drop =
+        kNoOffset;  // [ATTNC_DECODE_ROWS][split_kv] bytes: what a block mask drops of a split
     int64_t worker_key_blocks = kNoOffset;  // [attend_rows / 16][tile_kv / 16], rounded up: a KeyBlockMap
     int64_t worker_probs = kNoOffset;       // [average_rows][average_columns]
     int64_t worker_k = kNoOffset;           // [block_keys][qk_width]: a block of keys from a cache

@@ -106,9 +106,8 @@ attnc_status check_rotation(attnc_error* error, const attnc_layer& layer, const 
                      sizeof(attnc_rotation)});
     }
     if (!layer.changes_heads()) {
-        return fail(
-            error, ATTNC_NOT_SUPPORTED,
-            {"attnc_layer_rotate is called, but the layer has neither a rotary embedding nor norms"});
+        return fail(error, ATTNC_NOT_SUPPORTED,
+                    {"attnc_layer_rotate is called, but the layer has neither a rotary embedding nor norms"});
     }
     const int heads = number_of(rotation->heads);
     if (heads != ATTNC_HEADS_QUERY && heads != ATTNC_HEADS_KEY)

@@ -21,6 +21,7 @@ struct Wave {
     int64_t item_count = 0;
     int64_t q_rows = 0, kv_rows = 0;  // valid ones of all items
     bool keys_share_angles = false;   // keys are rotated by the queries' angles
+    int64_t most_splits = 0;          // of keys, of an item with few queries; 0: no item has few
     int64_t new_rows = 0;  // keys that are projected: kv_rows, with a cache those that are appended
 
     template <typename T>

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/kernel_abi.h"
+
 namespace attnc {
 
 const char* const kCpuTargets[3] = {"x86-64-linux-avx512_skylake", "x86-64-linux-avx2-fma-f16c",
@@ -18,7 +20,7 @@ namespace {
 constexpr int64_t kQueryLanes = 16;  // queries of a q_vector, whatever the target's vectors are
 constexpr int64_t kMaxPanel = 512;
 constexpr int64_t kMaxTileKv = 65536;
-constexpr int64_t kMaxSplitKv = 8192;
+constexpr int64_t kMaxSplitKv = ATTNC_MAX_SPLIT_KV;
 
 std::string number(int64_t value) { return std::to_string(value); }
 

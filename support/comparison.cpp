@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/kernel_abi.h"
 #include "support/tolerance.h"
 
 namespace attnc {
@@ -89,17 +90,21 @@ std::string LayerComparison::text() const {
     return all;
 }
 
-RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv) {
+RowBounds row_bounds(const Config& config, const Reference& want, const KeyBlocks& blocks) {
     const int64_t appended = want.appended;
     const int64_t seq_kv = want.keys - appended;
     AttentionTerms terms;
     terms.head_dim = config.head_dim;
     terms.score_steps = want.score_steps;
-    terms.keys = std::max(std::min(seq_kv, tile_kv), appended);
-    terms.blocks = std::max<int64_t>(
-        1, (seq_kv + tile_kv - 1) / tile_kv + (appended > 0 ? 1 : 0) + (config.sink ? 1 : 0));
     RowBounds bounds;
     for (size_t row = 0; row < want.lse.size(); ++row) {
+        const size_t item = row / static_cast<size_t>(want.num_heads * want.seq_q);
+        const int64_t queries = item < want.queries.size() ? want.queries[item] : want.seq_q;
+        const bool few = config.cache && queries <= ATTNC_DECODE_QUERIES;
+        const int64_t block = few ? blocks.split_kv : blocks.tile_kv;
+        terms.keys = std::max(std::min(seq_kv, block), appended);
+        terms.blocks = std::max<int64_t>(
+            1, (seq_kv + block - 1) / block + (appended > 0 ? 1 : 0) + (config.sink ? 1 : 0));
         terms.scores = want.score_size[row];
         terms.values = want.value_size[row];
         terms.score_error = want.score_error[row];
@@ -112,8 +117,8 @@ RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_k
 }
 
 LayerComparison compare_layer(const Config& config, const Reference& got, const Reference& want,
-                              int64_t tile_kv) {
-    const RowBounds bounds = row_bounds(config, want, tile_kv);
+                              const KeyBlocks& blocks) {
+    const RowBounds bounds = row_bounds(config, want, blocks);
     LayerComparison result;
     const auto by_row = [](const std::vector<double>& rows, int64_t width) {
         return [&rows, width](int64_t n) { return rows[static_cast<size_t>(n / width)]; };

@@ -29,14 +29,20 @@ Comparison compare(std::span<const double> got, std::span<const double> want,
                    const std::function<double(int64_t)>& allowed);
 Comparison compare(std::span<const double> got, const Expected& want);
 
-// Bounds on the errors of each row of the attention, [batch, num_heads, seq_q]. `tile_kv` is the library's block of keys.
+// Keys that a library attends together, from its layout: in a block, and in a split where an item has few queries.
+struct KeyBlocks {
+    KeyBlocks(int64_t tile) : tile_kv(tile), split_kv(tile) {}  // of a library without a cache
+    KeyBlocks(int64_t tile, int64_t split) : tile_kv(tile), split_kv(split) {}
+    int64_t tile_kv, split_kv;
+};
+
+// Bounds on the errors of each row of the attention, [batch, num_heads, seq_q].
 struct RowBounds {
     std::vector<double> context, probs, lse;
 };
-RowBounds row_bounds(const Config& config, const Reference& want, int64_t tile_kv);
+RowBounds row_bounds(const Config& config, const Reference& want, const KeyBlocks& blocks);
 
-// A float32 result against the float64 one under the bounds of tolerance.h. `tile_kv` is the library's block
-// of keys. Only what `got` holds is compared: empty vectors are skipped.
+// A float32 result against the float64 one under the bounds of tolerance.h. Only what `got` holds is compared: empty vectors are skipped.
 struct LayerComparison {
     Comparison out, context, probs, probs_averaged, lse, scores;
     bool ok() const {
@@ -45,6 +51,6 @@ struct LayerComparison {
     std::string text() const;  // of the parts that are outside
 };
 LayerComparison compare_layer(const Config& config, const Reference& got, const Reference& want,
-                              int64_t tile_kv);
+                              const KeyBlocks& blocks);
 
 }  // namespace attnc

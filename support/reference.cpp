@@ -148,6 +148,7 @@ private:
         item.queries =
             is_given(inputs_.query_lengths) ? integer(inputs_.query_lengths, {index}) : result_.seq_q;
         require_reference(0 <= item.queries && item.queries <= result_.seq_q, "length out of range");
+        result_.queries.push_back(item.queries);
         item.keys = past + keys;
         item.q = rows_of(query_, layers_.q, index, item.queries);
         prepare(item.q, weights_.q_norm, positions(index, past, item.queries, false));

@@ -59,7 +59,8 @@ struct Reference {
     int64_t appended = 0;      // of them
     int64_t out_features = 0;  // d_model, or num_heads * v_head_dim without output projection
     int64_t v_head_dim = 0;
-    int64_t score_steps = 0;  // roundings of softcap and ALiBi in a score, for bounds
+    std::vector<int64_t> queries;  // [batch]: valid ones of an item
+    int64_t score_steps = 0;       // roundings of softcap and ALiBi in a score, for bounds
 
     std::vector<double> out;             // [batch, seq_q, out_features]
     std::vector<double> context;         // [batch, num_heads, seq_q, v_head_dim]

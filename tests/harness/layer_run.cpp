@@ -250,9 +250,9 @@ std::string repeat_line(const std::string& problem, const std::string& target, u
     }
     const Reference computed = want == nullptr ? call.reference() : Reference();
     const Reference& reference = want == nullptr ? computed : *want;
-    const int64_t tile_kv = tile_kv_of(library_of(call.config, options.schedule), options.target);
+    const KeyBlocks blocks = key_blocks_of(library_of(call.config, options.schedule), options.target);
     const LayerComparison comparison =
-        compare_layer(call.config, got.as_reference(reference), reference, tile_kv);
+        compare_layer(call.config, got.as_reference(reference), reference, blocks);
     if (comparison.ok()) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << comparison.text() << "\n" << repeat;
 }

@@ -80,9 +80,12 @@ const attnc_library* library_of(const Config& config, const std::string& schedul
     return found->second.library();
 }
 
-int64_t tile_kv_of(const attnc_library* library, const std::string& target) {
+KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target) {
     for (int64_t n = 0; n < library->target_count; ++n) {
-        if (target == library->targets[n].name) return library->targets[n].layout.tile_kv;
+        if (target == library->targets[n].name) {
+            const attnc_layout& layout = library->targets[n].layout;
+            return {layout.tile_kv, layout.split_kv};
+        }
     }
     throw std::invalid_argument("no target " + target + " in " + library->name);
 }

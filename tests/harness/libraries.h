@@ -6,6 +6,7 @@
 
 #include "runtime/attnc.h"
 #include "stages/config.h"
+#include "support/comparison.h"
 
 namespace attnc::test {
 
@@ -14,6 +15,6 @@ namespace attnc::test {
 // tests through a cache in the build folder. Throws what the build throws.
 const attnc_library* library_of(const Config& config, const std::string& schedule = "");
 
-int64_t tile_kv_of(const attnc_library* library, const std::string& target);
+KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target);
 
 }  // namespace attnc::test

@@ -19,7 +19,8 @@ protected:
     // Bounds of the context's rows, of two results together.
     std::vector<double> twice_the_bounds(const LayerCall& call) const {
         std::vector<double> bounds =
-            row_bounds(call.config, call.reference(), tile_kv_of(library_of(call.config), target())).context;
+            row_bounds(call.config, call.reference(), key_blocks_of(library_of(call.config), target()))
+                .context;
         for (double& bound : bounds) bound *= 2;
         return bounds;
     }
@@ -98,7 +99,7 @@ TEST_P(Attention, PermutingKeysWithValuesChangesNothing) {
     ASSERT_EQ(a.status, ATTNC_OK) << a.error;
     ASSERT_EQ(b.status, ATTNC_OK) << b.error;
     const RowBounds bounds =
-        row_bounds(call.config, call.reference(), tile_kv_of(library_of(call.config), target()));
+        row_bounds(call.config, call.reference(), key_blocks_of(library_of(call.config), target()));
     for (int64_t row = 0; row < 2 * 3 * 9; ++row) {
         const auto at = static_cast<size_t>(row);
         ASSERT_NEAR(a.lse[at], b.lse[at], 2 * bounds.lse[at]);
@@ -128,7 +129,7 @@ TEST_P(Attention, ProbabilitiesSumToOneAndAreZeroWhereDropped) {
     const RunResult got = run_call(call, target());
     ASSERT_TRUE(matches_reference(call, got, {.target = target()}));
     const Reference want = call.reference();
-    const RowBounds bounds = row_bounds(call.config, want, tile_kv_of(library_of(call.config), target()));
+    const RowBounds bounds = row_bounds(call.config, want, key_blocks_of(library_of(call.config), target()));
     for (int64_t row = 0; row < 2 * 3 * 33; ++row) {
         double sum = 0;
         for (int64_t key = 0; key < 65; ++key) {

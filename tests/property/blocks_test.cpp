@@ -21,7 +21,7 @@ protected:
 ATTNC_FOR_EACH_TARGET(KeyBlocks);
 
 TEST_P(KeyBlocks, AreAsSmallAsAsked) {
-    EXPECT_EQ(tile_kv_of(library_of(parse_config("d48_h3_f32"), kSmallBlocks), target()), 32);
+    EXPECT_EQ(key_blocks_of(library_of(parse_config("d48_h3_f32"), kSmallBlocks), target()).tile_kv, 32);
 }
 
 TEST_P(KeyBlocks, OfEveryCountMatchTheReference) {

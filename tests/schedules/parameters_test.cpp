@@ -49,6 +49,27 @@ LayerCall causal_call() {
     return call;
 }
 
+// Few queries of a library with a cache: blocks of rows, and one row.
+LayerCall decode_call(int64_t queries) {
+    LayerCall call =
+        random_call("d48_h3_kv1_hd32_vhd48_f32_cache:b2_q" + std::to_string(queries) + "_kv83", 13);
+    call.bias = random_array({1, 3, queries, 83}, 14, 2);
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    call.lse = true;
+    return call;
+}
+
+void expect_same_bits(const LayerCall& call, const std::string& target, const std::string& schedule) {
+    ASSERT_NO_THROW(
+        check_schedule(parse_schedule(schedule, default_schedule(call.config, target)), call.config, target));
+    const RunResult usual = run_call(call, RunOptions{.target = target});
+    ASSERT_EQ(usual.status, ATTNC_OK) << usual.error;
+    EXPECT_TRUE(matches_reference(call, usual, RunOptions{.target = target}));
+    const RunResult other = run_call(call, RunOptions{.target = target, .schedule = schedule});
+    ASSERT_EQ(other.status, ATTNC_OK) << other.error;
+    EXPECT_TRUE(same_bits(usual, other)) << target << " " << schedule;
+}
+
 class Parameters : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(Parameters, ChangeNoBit) {
@@ -56,17 +77,7 @@ TEST_P(Parameters, ChangeNoBit) {
     if (!cpu_runs(target)) {
         GTEST_SKIP() << "this CPU does not run " << target;
     }
-    ASSERT_NO_THROW(
-        check_schedule(parse_schedule(schedule, default_schedule(parse_problem(kProblem).config, target)),
-                       parse_problem(kProblem).config, target));
-    for (const LayerCall& call : {masked_call(), causal_call()}) {
-        const RunResult usual = run_call(call, RunOptions{.target = target});
-        ASSERT_EQ(usual.status, ATTNC_OK) << usual.error;
-        EXPECT_TRUE(matches_reference(call, usual, RunOptions{.target = target}));
-        const RunResult other = run_call(call, RunOptions{.target = target, .schedule = schedule});
-        ASSERT_EQ(other.status, ATTNC_OK) << other.error;
-        EXPECT_TRUE(same_bits(usual, other)) << target << " " << schedule;
-    }
+    for (const LayerCall& call : {masked_call(), causal_call()}) expect_same_bits(call, target, schedule);
 }
 
 // Every field with a value that isn't its default, within what the smallest instruction set's registers hold.
@@ -86,6 +97,27 @@ INSTANTIATE_TEST_SUITE_P(
                                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1",
                                          "attend_probs.rows:8",
                                          "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
+
+class DecodeParameters : public TargetTest {};
+
+TEST_P(DecodeParameters, ChangeNoBit) {
+    // Sums fill vectors, of 16 floats or of 8 and 4.
+    const bool wide = target() == all_targets().front();
+    const std::vector<std::string> common = {"attend_decode.single_keys:1", "attend_decode.single_keys:4",
+                                             "attend_decode.single_columns:16"};
+    const std::vector<std::string> blocks =
+        wide ? std::vector<std::string>{"attend_decode.rows:16,attend_decode.keys:1,attend_decode.columns:16",
+                                        "attend_decode.rows:2,attend_decode.keys:8"}
+             : std::vector<std::string>{"attend_decode.rows:8,attend_decode.keys:1,attend_decode.columns:8",
+                                        "attend_decode.rows:1,attend_decode.keys:8"};
+    for (const auto& schedules : {common, blocks}) {
+        for (const std::string& schedule : schedules) {
+            for (const int64_t queries : {1, 5}) expect_same_bits(decode_call(queries), target(), schedule);
+        }
+    }
+}
+
+ATTNC_FOR_EACH_TARGET(DecodeParameters);
 
 }  // namespace
 }  // namespace attnc::test

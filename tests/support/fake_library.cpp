@@ -171,7 +171,11 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         set(ATTNC_KERNEL_ATTEND_SCORES, {scores, masks, {ATTNC_ARGUMENT_SCORES}});
         set(ATTNC_KERNEL_SPLIT_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_MERGE_HEADS, {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_Y}});
-        set(ATTNC_KERNEL_ATTEND_DECODE, {});
+        std::vector<int64_t> group_masks = masks;
+        std::replace(group_masks.begin(), group_masks.end(), int64_t{ATTNC_ARGUMENT_ALIBI_SLOPE},
+                     int64_t{ATTNC_ARGUMENT_ALIBI_SLOPES});
+        set(ATTNC_KERNEL_ATTEND_DECODE,
+            {scores, attend, group_masks, {ATTNC_ARGUMENT_KEY_ROWS, ATTNC_ARGUMENT_KEYS}});
         const std::vector<int64_t> tables = {ATTNC_ARGUMENT_COS_TABLE, ATTNC_ARGUMENT_SIN_TABLE};
         set(ATTNC_KERNEL_NORM_HEADS,
             {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_NORM_WEIGHT, ATTNC_ARGUMENT_EPSILON, ATTNC_ARGUMENT_Y}});
@@ -234,6 +238,37 @@ int32_t project(int kernel, void** argv) {
     return 0;
 }
 
+// The steps of a score after its scaling, in float32 after each as in real kernels.
+struct ScoreSteps {
+    int32_t flags = 0;
+    double softcap = 1;
+
+    // What the steps take for one score; read where the flags say so.
+    struct Values {
+        float slope_times_distance, bias, key_bias;
+        uint8_t keep, drop;
+    };
+    bool has(int32_t flag) const { return (flags & flag) != 0; }
+    // -inf where the key is dropped.
+    double after(float score, const Values& values) const {
+        constexpr float kLowest = std::numeric_limits<float>::lowest();
+        if (has(ATTNC_MASK_SOFTCAP))
+            score = static_cast<float>(softcap * std::tanh(static_cast<double>(score) / softcap));
+        if (has(ATTNC_MASK_ALIBI) && score != kMinusInfinity)
+            score = std::max(score - values.slope_times_distance, kLowest);
+        for (const float added :
+             {has(ATTNC_MASK_BIAS) ? values.bias : 0.0F, has(ATTNC_MASK_KEY_BIAS) ? values.key_bias : 0.0F}) {
+            if (added == kMinusInfinity) return static_cast<double>(kMinusInfinity);
+            const bool was_finite = score != kMinusInfinity;
+            score += added;
+            if (was_finite && score == kMinusInfinity) score = kLowest;
+        }
+        const bool dropped =
+            (has(ATTNC_MASK_KEEP) && values.keep == 0) || (has(ATTNC_MASK_DROP) && values.drop != 0);
+        return static_cast<double>(dropped ? kMinusInfinity : score);
+    }
+};
+
 // Scores and masks of one row at a time.
 class Scores {
 public:
@@ -245,8 +280,8 @@ public:
           last_(call.integer(ATTNC_ARGUMENT_LAST_KEY)) {
         call.want("k", k_.extent(0), "d of q", q_.extent(0));
         if (!masked) return;
-        flags_ = call.integer(ATTNC_ARGUMENT_MASK_FLAGS);
-        softcap_ = static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP));
+        steps_ = {call.integer(ATTNC_ARGUMENT_MASK_FLAGS),
+                  static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP))};
         alibi_slope_ = call.real(ATTNC_ARGUMENT_ALIBI_SLOPE);
         own_key_ = call.integer(ATTNC_ARGUMENT_OWN_KEY);
         key_bias_ = call.buffer(ATTNC_ARGUMENT_KEY_BIAS, "key_bias", 1, kFloat32, false);
@@ -274,43 +309,33 @@ public:
         return count;
     }
 
-    // The score, in float32 after each step as in real kernels, or -inf where the key is dropped.
+    // -inf where the key is dropped.
     double score(int64_t i, int64_t j) const {
-        constexpr float kDropped = kMinusInfinity;
-        if (j < i + int64_t{first_} || j >= i + int64_t{last_}) return kDropped;
-        if (in_dropped_block(i, j)) return kDropped;
+        if (j < i + int64_t{first_} || j >= i + int64_t{last_}) return static_cast<double>(kMinusInfinity);
+        if (in_dropped_block(i, j)) return static_cast<double>(kMinusInfinity);
         double dot = 0;
         for (int64_t d = 0; d < q_.extent(0); ++d) {
             dot += static_cast<double>(q_.f(d, i)) * static_cast<double>(k_.f(d, j));
         }
-        auto score = static_cast<float>(dot * scale_);
-        if ((flags_ & ATTNC_MASK_SOFTCAP) != 0)
-            score = static_cast<float>(softcap_ * std::tanh(static_cast<double>(score) / softcap_));
-        if ((flags_ & ATTNC_MASK_ALIBI) != 0 && score != kDropped) {
-            const auto distance = static_cast<float>(std::abs(i + own_key_ - j));
-            score = std::max(score - alibi_slope_ * distance, std::numeric_limits<float>::lowest());
-        }
-        for (const float added : {(flags_ & ATTNC_MASK_BIAS) != 0 ? bias_.f(j, i) : 0.0F,
-                                  (flags_ & ATTNC_MASK_KEY_BIAS) != 0 ? key_bias_.f(j) : 0.0F}) {
-            if (added == kDropped) return kDropped;
-            const bool was_finite = score != kDropped;
-            score += added;
-            if (was_finite && score == kDropped) score = std::numeric_limits<float>::lowest();
-        }
-        if ((flags_ & ATTNC_MASK_KEEP) != 0 && *keep_.at<uint8_t>(j, i) == 0) return kDropped;
-        if ((flags_ & ATTNC_MASK_DROP) != 0 && *drop_.at<uint8_t>(j, i) != 0) return kDropped;
-        return static_cast<double>(score);
+        ScoreSteps::Values values = {};
+        values.slope_times_distance = alibi_slope_ * static_cast<float>(std::abs(i + own_key_ - j));
+        if (steps_.has(ATTNC_MASK_BIAS)) values.bias = bias_.f(j, i);
+        if (steps_.has(ATTNC_MASK_KEY_BIAS)) values.key_bias = key_bias_.f(j);
+        if (steps_.has(ATTNC_MASK_KEEP)) values.keep = *keep_.at<uint8_t>(j, i);
+        if (steps_.has(ATTNC_MASK_DROP)) values.drop = *drop_.at<uint8_t>(j, i);
+        return steps_.after(static_cast<float>(dot * scale_), values);
     }
 
 private:
     bool in_dropped_block(int64_t i, int64_t j) const {
-        return (flags_ & ATTNC_MASK_BLOCKS) != 0 && *key_blocks_.at<uint8_t>(j / 16, i / 16) == 0;
+        return steps_.has(ATTNC_MASK_BLOCKS) && *key_blocks_.at<uint8_t>(j / 16, i / 16) == 0;
     }
 
     View q_, k_, key_bias_, bias_, keep_, drop_, key_blocks_;
-    double scale_, softcap_ = 1;
+    ScoreSteps steps_;
+    double scale_;
     float alibi_slope_ = 0;
-    int32_t first_, last_, flags_ = 0, own_key_ = 0;
+    int32_t first_, last_, own_key_ = 0;
 };
 
 // row_stats of a kernel, as far as `rows` go.
@@ -369,6 +394,87 @@ int32_t attend(int kernel, void** argv) {
             context.f(d, i) = sum == 0 ? static_cast<float>(total) : static_cast<float>(total / sum);
         }
         stats.set(i, most, sum);
+    }
+    return 0;
+}
+
+// Few queries of the heads of a group over keys somewhere in a pool.
+int32_t decode(int kernel, void** argv) {
+    Call call(kernel, argv, arguments_of(kernel));
+    call.use_scratch();
+    const View q = call.buffer(ATTNC_ARGUMENT_Q, "q", 3);
+    const View k = call.buffer(ATTNC_ARGUMENT_K, "k", 2), v = call.buffer(ATTNC_ARGUMENT_V, "v", 2);
+    const View key_rows = call.buffer(ATTNC_ARGUMENT_KEY_ROWS, "key_rows", 1, kInt32);
+    const View key_bias = call.buffer(ATTNC_ARGUMENT_KEY_BIAS, "key_bias", 1, kFloat32, false);
+    const View bias = call.buffer(ATTNC_ARGUMENT_BIAS, "bias", 3, kFloat32, false);
+    const View keep = call.buffer(ATTNC_ARGUMENT_KEEP_MASK, "keep_mask", 3, kUint8, false);
+    const View drop = call.buffer(ATTNC_ARGUMENT_DROP_MASK, "drop_mask", 3, kUint8, false);
+    const View slopes = call.buffer(ATTNC_ARGUMENT_ALIBI_SLOPES, "alibi_slopes", 1);
+    const View context = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 3);
+    const View stats = call.buffer(ATTNC_ARGUMENT_ROW_STATS, "row_stats", 3);
+    const int64_t rows = q.extent(1), heads = q.extent(2), keys = call.integer(ATTNC_ARGUMENT_KEYS);
+    call.want("k", k.extent(0), "d of q", q.extent(0));
+    call.want("v", v.extent(1), "rows of k", k.extent(1));
+    call.want("key_rows", key_rows.extent(0), "runs of keys", (keys + ATTNC_RUN_KEYS - 1) / ATTNC_RUN_KEYS);
+    call.want("key_bias", key_bias.extent(0), "j", keys);
+    call.want("alibi_slopes", slopes.extent(0), "g", heads);
+    for (const View* mask : {&bias, &keep, &drop}) {
+        call.want("mask", mask->extent(0), "j", keys);
+        call.want("mask", mask->extent(1), "i", rows);
+        call.want("mask", mask->extent(2), "g", heads);
+    }
+    call.want("context", context.extent(0), "d of v", v.extent(0));
+    call.want("context", context.extent(1), "i of q", rows);
+    call.want("context", context.extent(2), "g of q", heads);
+    call.want("row_stats", stats.extent(0), "i of q", rows);
+    call.want("row_stats", stats.extent(1), "g of q", heads);
+    call.want("row_stats", stats.extent(2), "the statistics", 2);
+    if (rows * heads > ATTNC_DECODE_ROWS) call.want("q", rows * heads, "rows", ATTNC_DECODE_ROWS);
+    if (call.code() != 0) return call.code();
+    fake_counts().pairs_attended += rows * heads * keys;
+    const ScoreSteps steps = {call.integer(ATTNC_ARGUMENT_MASK_FLAGS),
+                              static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP))};
+    const int64_t first = call.integer(ATTNC_ARGUMENT_FIRST_KEY),
+                  last = call.integer(ATTNC_ARGUMENT_LAST_KEY);
+    const int64_t own_key = call.integer(ATTNC_ARGUMENT_OWN_KEY);
+    const auto scale = static_cast<double>(call.real(ATTNC_ARGUMENT_QK_SCALE));
+    const auto row_of = [&](int64_t j) {
+        return *key_rows.at<int32_t>(j / ATTNC_RUN_KEYS) + j % ATTNC_RUN_KEYS;
+    };
+    const auto score = [&](int64_t i, int64_t g, int64_t j) {
+        if (j < i + first || j >= i + last) return static_cast<double>(kMinusInfinity);
+        double dot = 0;
+        for (int64_t d = 0; d < q.extent(0); ++d)
+            dot += static_cast<double>(q.f(d, i, g)) * static_cast<double>(k.f(d, row_of(j)));
+        ScoreSteps::Values values = {};
+        if (steps.has(ATTNC_MASK_ALIBI))
+            values.slope_times_distance = slopes.f(g) * static_cast<float>(std::abs(i + own_key - j));
+        if (steps.has(ATTNC_MASK_BIAS)) values.bias = bias.f(j, i, g);
+        if (steps.has(ATTNC_MASK_KEY_BIAS)) values.key_bias = key_bias.f(j);
+        if (steps.has(ATTNC_MASK_KEEP)) values.keep = *keep.at<uint8_t>(j, i, g);
+        if (steps.has(ATTNC_MASK_DROP)) values.drop = *drop.at<uint8_t>(j, i, g);
+        return steps.after(static_cast<float>(dot * scale), values);
+    };
+    constexpr double kDropped = -std::numeric_limits<double>::infinity();
+    std::vector<double> row(static_cast<size_t>(keys));
+    for (int64_t n = 0; n < rows * heads; ++n) {
+        const int64_t i = n % rows, g = n / rows;
+        double most = kDropped, sum = 0;
+        for (int64_t j = 0; j < keys; ++j) {
+            row[static_cast<size_t>(j)] = score(i, g, j);
+            most = std::max(most, row[static_cast<size_t>(j)]);
+        }
+        for (const double s : row) sum += s == kDropped ? 0 : std::exp(s - most);
+        for (int64_t d = 0; d < v.extent(0); ++d) {
+            double total = 0;
+            for (int64_t j = 0; j < keys; ++j) {
+                const double s = row[static_cast<size_t>(j)];
+                if (s != kDropped) total += std::exp(s - most) * static_cast<double>(v.f(d, row_of(j)));
+            }
+            context.f(d, i, g) = static_cast<float>(sum == 0 ? 0 : total / sum);
+        }
+        stats.f(i, g, 0) = sum == 0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(most);
+        stats.f(i, g, 1) = static_cast<float>(sum);
     }
     return 0;
 }
@@ -550,8 +656,6 @@ int32_t entry(void** argv) {
     return refuses(kernel, argv, &code) ? code : body(kernel, argv);
 }
 
-int32_t no_scalar_form(void**) { return -1; }
-
 attnc_kernel_argv body_of(const Config& config, int kernel) {
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
@@ -584,7 +688,7 @@ attnc_kernel_argv body_of(const Config& config, int kernel) {
         case ATTNC_KERNEL_ROTARY_ANGLES:
             return entry<ATTNC_KERNEL_ROTARY_ANGLES, rotary_angles>;
         case ATTNC_KERNEL_ATTEND_DECODE:
-            return no_scalar_form;
+            return entry<ATTNC_KERNEL_ATTEND_DECODE, decode>;
         default:
             throw std::logic_error(std::string("no scalar form of kernel ") + kernel_name(kernel));
     }

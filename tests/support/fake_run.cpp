@@ -266,7 +266,7 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     return result;
 }
 
-::testing::AssertionResult matches(const LayerCall& call, const FakeResult& got, int64_t tile_kv) {
+::testing::AssertionResult matches(const LayerCall& call, const FakeResult& got, const KeyBlocks& blocks) {
     const std::string what =
         to_string(Problem{call.config, call.sizes}) + " seed " + std::to_string(call.seed);
     if (got.status != ATTNC_OK) return ::testing::AssertionFailure() << what << ": " << got.error;
@@ -280,13 +280,13 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     have.probs_averaged = widened(got.probs_averaged), have.lse = widened(got.lse);
     have.scores = widened(got.scores);
     if (have.out.size() != want.out.size()) return ::testing::AssertionFailure() << what << ": size of out";
-    const LayerComparison comparison = compare_layer(call.config, have, want, tile_kv);
+    const LayerComparison comparison = compare_layer(call.config, have, want, blocks);
     if (comparison.ok()) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << what << ": " << comparison.text();
 }
 
 ::testing::AssertionResult matches(const LayerCall& call, const FakeOptions& options) {
-    return matches(call, run_fake(call, options), options.layout.tile_kv);
+    return matches(call, run_fake(call, options), {options.layout.tile_kv, options.layout.split_kv});
 }
 
 ::testing::AssertionResult equal_bits(const FakeResult& a, const FakeResult& b) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/attnc.h"
+#include "support/comparison.h"
 #include "tests/harness/layer_call.h"
 #include "tests/support/fake_library.h"
 
@@ -38,7 +39,7 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options = {});
 
 // Success, no memory touched between rows, every output within its bound.
 ::testing::AssertionResult matches(const LayerCall& call, const FakeOptions& options = {});
-::testing::AssertionResult matches(const LayerCall& call, const FakeResult& got, int64_t tile_kv);
+::testing::AssertionResult matches(const LayerCall& call, const FakeResult& got, const KeyBlocks& blocks);
 
 ::testing::AssertionResult equal_bits(const FakeResult& a, const FakeResult& b);
 
