@@ -21,6 +21,10 @@ Config random_config(Random& random) {
     config.num_kv_heads = random.between(1, 3);
     config.num_heads = config.num_kv_heads * random.between(1, 3);
     config.head_dim = random.between(1, 32);
+    if (random.chance(0.5)) {
+        config.rotary = random.chance(0.5) ? Rotary::kHalf : Rotary::kPairs;
+        config.head_dim += config.head_dim % 2;
+    }
     config.v_head_dim = random.chance(0.5) ? config.head_dim : random.between(1, 32);
     config.in_proj = random.chance(0.8);
     config.out_proj = random.chance(0.8);
@@ -36,6 +40,8 @@ Config random_config(Random& random) {
     config.sink = random.chance(0.3);
     config.softcap = random.chance(0.4);
     config.alibi = random.chance(0.4);
+    config.scores = random.chance(0.4);
+    config.qk_norm = random.chance(0.4);
     return complete(config);
 }
 
@@ -45,6 +51,45 @@ Array<T> random_mask_shape(Random& random, const LayerCall& call) {
     std::vector<int64_t> shape;
     for (const int64_t extent : full) shape.push_back(random.chance(0.5) ? extent : 1);
     return filled<T>(shape, 0);
+}
+
+void add_block_mask(Random& random, LayerCall& call) {
+    constexpr int64_t kGranule = 16;
+    call.block_q = kGranule * random.between(1, 3), call.block_kv = kGranule * random.between(1, 3);
+    const auto blocks = [](int64_t extent, int64_t block) { return (extent + block - 1) / block; };
+    call.block_keep_mask = filled<uint8_t>(
+        {random.chance(0.5) ? call.sizes.batch : 1, random.chance(0.5) ? call.config.num_heads : 1,
+         blocks(call.sizes.seq_q, call.block_q), blocks(call.sizes.seq_kv, call.block_kv)},
+        0);
+    for (uint8_t& element : call.block_keep_mask.values) element = random.chance(0.7) ? 1 : 0;
+}
+
+void add_rotation(Random& random, LayerCall& call) {
+    call.rotary = {};
+    if (random.chance(0.1)) return;  // a layer that does without
+    constexpr int64_t kFarthest = 300, kRows = kFarthest + 100;
+    const int64_t head_dim = call.config.head_dim;
+    const int64_t dim = 2 * (random.chance(0.5) ? random.between(1, head_dim / 2) : head_dim / 2);
+    call.rotary.dim = dim;
+    if (random.chance(0.3)) {
+        call.rotary_cos = random_array({kRows, dim / 2}, random.bits(), 1);
+        call.rotary_sin = random_array({kRows, dim / 2}, random.bits(), 1);
+    } else if (random.chance(0.3)) {
+        call.rotary_frequencies = filled<double>({dim / 2}, 0);
+        for (double& frequency : call.rotary_frequencies.values)
+            frequency = static_cast<double>(generated_value(random.bits(), 0, 2));
+    } else {
+        call.rotary.base = 10000;
+        if (random.chance(0.3)) call.rotary.scaling = ATTNC_ROTARY_SCALING_LINEAR, call.rotary.factor = 4;
+    }
+    const auto positions = [&](std::vector<int64_t> shape) {
+        Array<int64_t> array = filled<int64_t>(std::move(shape), 0);
+        for (int64_t& position : array.values) position = random.between(0, kFarthest);
+        return array;
+    };
+    if (random.chance(0.4)) call.position_offsets = positions({call.sizes.batch});
+    if (random.chance(0.3)) call.query_positions = positions({call.sizes.batch, call.sizes.seq_q});
+    if (random.chance(0.3)) call.key_positions = positions({call.sizes.batch, call.sizes.seq_kv});
 }
 
 LayerCall random_fuzz_call(Random& random, const Config& config) {
@@ -89,6 +134,12 @@ LayerCall random_fuzz_call(Random& random, const Config& config) {
     if (config.softcap)
         call.softcap = random.chance(0.8) ? std::ldexp(1.0F, static_cast<int>(random.between(-1, 6))) : 0;
     if (random.chance(0.2)) call.alibi_slopes = {};
+    if (config.scores && random.chance(0.5)) {
+        call.scores_stage =
+            static_cast<attnc_scores_stage>(random.between(ATTNC_SCORES_SCALED, ATTNC_SCORES_BIASED));
+    }
+    if (config.rotary != Rotary::kNone) add_rotation(random, call);
+    if (random.chance(0.3)) add_block_mask(random, call);
     if (random.chance(0.2)) call.sink = {};
     if (random.chance(0.2)) call.qk_scale = generated_value(random.bits(), 0, 1);
     call.probs = random.chance(0.5), call.probs_averaged = random.chance(0.3), call.lse = random.chance(0.5);
