@@ -93,6 +93,7 @@ void AttentionTwoPass::define_runs() {
                               first_key,
                               end_key(cast<int>(state(0) == 0))};
     std::vector<Expr> values;
+    values.reserve(kRunBounds);
     for (int bound = 0; bound < kRunBounds; bound++) {
         values.push_back(
             select(blocked, of_column[bound], bound < kTileBounds ? Expr(bounds(bound, t)) : Expr(0)));

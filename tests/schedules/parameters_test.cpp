@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "attend.context_columns:16,attend.context_rows:2",
                                          "attend_masked.rows:8,attend_masked.context_rows:1",
                                          "attend_masked.key_rows:1,attend_masked.tail_rows:1",
-                                         "attend_masked.rows:12,attend_masked.context_rows:3",
+                                         "attend_masked.rows:12,attend_masked.context_rows:2",
                                          "attend_masked.q_vectors:1,attend_masked.rows:16",
                                          "attend_guarded.rows:8,attend_guarded.context_rows:1",
                                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1",
