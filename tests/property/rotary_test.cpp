@@ -209,7 +209,7 @@ TEST_P(Heads, ForwardRotatesAsRotateDoes) {
         const std::string plain = "d128_h4_kv2_f32_noin_noout";
         LayerCall call = random_call(plain + options + ":b2_q45_kv60", 13);
         LayerCall bare = call;
-        bare.config = parse_config(plain), bare.q_norm = bare.k_norm = {};
+        bare.config = parse_config(plain), bare.q_norm = bare.k_norm = {}, bare.rotary = {};
         const auto counted = [&](int64_t rows) {
             Array<int64_t> positions;
             if (call.config.rotary == Rotary::kNone) return positions;
