@@ -12,6 +12,10 @@
 namespace attnc::test {
 namespace {
 
+const attnc_library* library_of(const Config& config, const RunOptions& options) {
+    return test::library_of(config, options.schedule, options.only_target ? options.target : "");
+}
+
 size_t element_bytes(int32_t dtype) {
     return dtype == ATTNC_U8 ? 1 : dtype == ATTNC_I64 || dtype == ATTNC_F64 ? 8 : 4;
 }
@@ -173,7 +177,7 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
                                 &w.k_norm, &w.rotary_frequencies, &w.rotary_cos, &w.rotary_sin}) {
             *t = buffers.copy(*t);
         }
-        const attnc_library* library = library_of(config, options.schedule);
+        const attnc_library* library = library_of(config, options);
         if (failed(attnc_layer_create(library, &w, &layer_options, &created, &error))) return result;
     }  // the layer keeps no pointer to its weights
     const std::unique_ptr<attnc_layer, LayerDelete> layer(created);
@@ -250,7 +254,7 @@ std::string repeat_line(const std::string& problem, const std::string& target, u
     }
     const Reference computed = want == nullptr ? call.reference() : Reference();
     const Reference& reference = want == nullptr ? computed : *want;
-    const KeyBlocks blocks = key_blocks_of(library_of(call.config, options.schedule), options.target);
+    const KeyBlocks blocks = key_blocks_of(library_of(call.config, options), options.target);
     const LayerComparison comparison =
         compare_layer(call.config, got.as_reference(reference), reference, blocks);
     if (comparison.ok()) return ::testing::AssertionSuccess();

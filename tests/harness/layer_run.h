@@ -26,6 +26,7 @@ struct RunOptions {
     int64_t concurrency = 1;
     Placement placement = Placement::kAtEnd;  // of every buffer between its guard pages
     std::string schedule;                     // of the library, laid over the default
+    bool only_target = false;                 // the library has no other one
 };
 
 // Which outputs a call asks for beside out.

@@ -48,11 +48,12 @@ public:
         }
     }
 
-    LoadedLibrary build(const Config& config, const std::string& schedule) {
+    LoadedLibrary build(const Config& config, const std::string& schedule, const std::string& only_target) {
         BuildRequest request;
         request.config = config;
         request.name = "test_library_" + std::to_string(++built_);
         request.targets = runnable_targets();
+        if (!only_target.empty()) request.targets = {only_target};
         request.schedule = schedule;
         request.output = folder_ / request.name;
         request.kernel_cache = kernel_cache_;
@@ -71,12 +72,14 @@ private:
 
 }  // namespace
 
-const attnc_library* library_of(const Config& config, const std::string& schedule) {
+const attnc_library* library_of(const Config& config, const std::string& schedule,
+                                const std::string& only_target) {
     static Workshop workshop;
     static std::map<std::string, LoadedLibrary> libraries;
-    const std::string key = to_string(complete(config)) + " " + schedule;
+    const std::string key = to_string(complete(config)) + " " + schedule + " " + only_target;
     auto found = libraries.find(key);
-    if (found == libraries.end()) found = libraries.emplace(key, workshop.build(config, schedule)).first;
+    if (found == libraries.end())
+        found = libraries.emplace(key, workshop.build(config, schedule, only_target)).first;
     return found->second.library();
 }
 

@@ -109,16 +109,7 @@ TEST_P(ConvertedCalls, AreAnsweredThroughTheNamedConversions) {
     }
 }
 
-std::vector<std::string> paths_of_today() {
-    std::vector<std::string> paths = case_paths();
-    std::erase_if(paths, [](const std::string& path) {
-        const Config config = read_case(path).config;
-        return config.scores || config.cache;
-    });
-    return paths;
-}
-
-INSTANTIATE_TEST_SUITE_P(Files, StoredCalls, ::testing::ValuesIn(paths_of_today()), case_name);
+INSTANTIATE_TEST_SUITE_P(Files, StoredCalls, ::testing::ValuesIn(case_paths()), case_name);
 INSTANTIATE_TEST_SUITE_P(Files, ConvertedCalls, ::testing::ValuesIn(paths_with_convertible_masks()),
                          case_name);
 
