@@ -67,8 +67,8 @@ attnc_tensor far_corner(const SparseMemory& memory, attnc_dtype dtype, int64_t s
 // tokens and outputs, and masks and biases of seq_q x seq_kv, past 2^31 elements. A window keeps the work small. What
 // isn't zero lies in the first and the last 128 rows.
 TEST_P(SizeCases, SixtyFourThousandTokensReachPastTwoToThe31Elements) {
-    constexpr int64_t kSeq = 65536, kStride = 32784, kEdge = 128, kWindow = 31, kFeatures = 32;
-    static_assert((kSeq - 1) * kStride > kTwo31 && kSeq * kSeq > kTwo31);
+    constexpr int64_t kSeq = 65536, kStride = 40016, kEdge = 128, kWindow = 31, kFeatures = 32;
+    static_assert((kSeq - 8192) * kStride > kTwo31 && kSeq * kSeq > kTwo31);
     const SparseMemory query(kSeq * kStride * kFloat), key(kSeq * kStride * kFloat),
         value(kSeq * kStride * kFloat), out(kSeq * kStride * kFloat);
     const SparseMemory drops(kSeq * kSeq), biases(kSeq * kSeq * kFloat);
@@ -117,12 +117,12 @@ TEST_P(SizeCases, SixtyFourThousandTokensReachPastTwoToThe31Elements) {
     }
 }
 
-// The same fault inside: 2048 heads of 65536 rows, padded to 16 features, are 2^31 elements of workspace, twice. Few
+// The same fault inside: 4096 heads of 65536 rows, padded to 16 features, are 2^32 elements of workspace, twice. Few
 // rows are valid, so that few pages are used.
 TEST_P(SizeCases, PlanesOfHeadsReachPastTwoToThe31Elements) {
-    constexpr int64_t kSeq = 65536, kHeads = 2048, kRows = 4, kFeatures = 16;
-    static_assert(kSeq * kHeads * 16 == kTwo31);
-    const LayerCall few = random_call(parse_config("d16_h2048_kv1_hd1_f32_noin"), {1, kRows, kRows}, 30);
+    constexpr int64_t kSeq = 65536, kHeads = 4096, kRows = 4, kFeatures = 16;
+    static_assert(kSeq * kHeads * 16 == 2 * kTwo31);
+    const LayerCall few = random_call(parse_config("d16_h4096_kv1_hd1_f32_noin"), {1, kRows, kRows}, 30);
     const LayerPointer layer = make_layer(few, target());
     const SparseMemory query(kSeq * kHeads * kFloat), key(kSeq * kFloat), value(kSeq * kFloat),
         out(kSeq * kFeatures * kFloat);
