@@ -56,8 +56,9 @@ TEST(PackedErrors, BothSidesArePackedOrNone) {
 TEST(PackedErrors, ShapesAndTypes) {
     EXPECT_EQ(spoilt([](PackedForward& f) { f.in.query_cu_seqlens.dtype = ATTNC_F32; }),
               (Failure{ATTNC_BAD_DTYPE, "query_cu_seqlens has type f32, wanted i32 or i64"}));
-    EXPECT_EQ(spoilt([](PackedForward& f) { f.in.key_cu_seqlens.extent[0] = 4; }),
-              (Failure{ATTNC_BAD_EXTENT, "key_cu_seqlens has extent 4 in dimension 0 (batch + 1), wanted 5"}));
+    EXPECT_EQ(
+        spoilt([](PackedForward& f) { f.in.key_cu_seqlens.extent[0] = 4; }),
+        (Failure{ATTNC_BAD_EXTENT, "key_cu_seqlens has extent 4 in dimension 0 (batch + 1), wanted 5"}));
     EXPECT_EQ(spoilt([](PackedForward& f) { f.in.query_cu_seqlens.extent[0] = 0; }),
               (Failure{ATTNC_BAD_EXTENT, "query_cu_seqlens has no element, wanted batch + 1"}));
     EXPECT_EQ(spoilt([](PackedForward& f) { f.in.query_cu_seqlens.data = nullptr; }),
