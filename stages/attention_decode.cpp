@@ -71,6 +71,7 @@ void AttentionDecode::define_bounds() {
                                       select(rows == 1, 1, blocks * tile.rows),
                                       blocks};
     std::vector<Expr> places;
+    places.reserve(kDecodeBounds);
     for (int place = 0; place < kDecodeBounds; place++) places.emplace_back(place);
     // An update, so that nothing is known of the values where loops are cut to them.
     bounds(x) = undef<int>();

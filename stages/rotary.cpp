@@ -47,7 +47,8 @@ RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& 
     sine = cast<float>(sine_sign * select(odd, c, s));
 }
 
-Rotation::Rotation(Func y, const Func& cos_table, const Func& sin_table, const Expr& pairs, Rotary layout)
+Rotation::Rotation(const Func& y, const Func& cos_table, const Func& sin_table, const Expr& pairs,
+                   Rotary layout)
     : pair(0, pairs, "pair") {
     const Var d("d");
     const bool adjacent = layout == Rotary::kPairs;

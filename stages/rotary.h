@@ -28,7 +28,7 @@ struct Rotation {
     Halide::Var m{"m"}, h{"h"};
     Halide::RDom pair;  // over the columns of the tables
 
-    Rotation(Halide::Func y, const Halide::Func& cos_table, const Halide::Func& sin_table,
+    Rotation(const Halide::Func& y, const Halide::Func& cos_table, const Halide::Func& sin_table,
              const Halide::Expr& pairs, Rotary layout);
 };
 
