@@ -134,7 +134,7 @@ void add_verify_command(CLI::App& app) {
         ->envname("ATTNC_KERNEL_CACHE");
     command->add_option("--json", options->json, "File for all outcomes");
     command->footer(
-        "Examples:\n"
+        "Example:\n"
         "  attnc verify generated/libmy_attention.a\n"
         "  attnc verify --cases my_cases --json outcomes.json\n"
         "Each call is within the error bounds of docs/numerics.md or has failed. An instruction set that "
