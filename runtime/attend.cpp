@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
 #include "runtime/masks.h"
@@ -11,9 +12,6 @@
 
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t plane_rows, int64_t row,
                       int64_t width) {

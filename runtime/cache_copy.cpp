@@ -1,6 +1,7 @@
 // Moving what a cache holds: to and from tensors, and between its slots.
 #include <cstring>
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache.h"
 #include "runtime/check.h"
 #include "runtime/request.h"
@@ -8,8 +9,6 @@
 
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // An export or import: the items' places, and the two sides.
 struct Transfer {

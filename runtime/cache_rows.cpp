@@ -2,10 +2,10 @@
 
 #include <cstring>
 
+#include "runtime/arithmetic.h"
+
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 HeadRows in_workspace(const Wave& wave, int64_t offset, int64_t plane, int64_t row, int64_t width) {
     return {wave.at<float>(offset) + (plane * wave.plan.rows_kv + row) * width, width};
@@ -41,7 +41,7 @@ bool in_order(const int32_t* runs, int64_t first, int64_t count) {
 
 }  // namespace
 
-int64_t runs_of(const Item& item) { return (item.kv_used() + kRunKeys - 1) / kRunKeys; }
+int64_t runs_of(const Item& item) { return divide_up(item.kv_used(), kRunKeys); }
 
 KvPool kv_pool(const Wave& wave, const Item& item, int64_t kv_head) {
     const Request& r = wave.request;
@@ -78,7 +78,7 @@ KvRows kv_rows(const Wave& wave, Worker& worker, const Item& item, const KvBlock
     const int64_t first = block.first - item.kv_first;
     if (pool.runs == nullptr) return {from_row(pool.k, first), from_row(pool.v, first)};
     // Blocks begin with a run.
-    const int64_t first_run = first / kRunKeys, runs = (block.count + kRunKeys - 1) / kRunKeys;
+    const int64_t first_run = first / kRunKeys, runs = divide_up(block.count, kRunKeys);
     if (in_order(pool.runs, first_run, runs)) {
         const int64_t row = pool.runs[first_run];
         return {from_row(pool.k, row), from_row(pool.v, row)};

@@ -2,14 +2,12 @@
 
 #include <initializer_list>
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/masks.h"
 
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // The table of runs of keys that lie one after another.
 constexpr int64_t kMostRuns = ATTNC_MAX_SPLIT_KV / ATTNC_RUN_KEYS;
@@ -69,7 +67,7 @@ bool call_decode(const Wave& wave, Worker& worker, const SplitPart& part) {
     const Item& item = *part.item;
     const KvPool pool = kv_pool(wave, item, part.kv_head);
     const int64_t behind = part.first - item.kv_first, keys = part.end - part.first;
-    const int64_t runs = (keys + kRunKeys - 1) / kRunKeys;
+    const int64_t runs = divide_up(keys, kRunKeys);
     const bool scattered = pool.runs != nullptr;
     const int64_t rows = scattered ? pool.rows : keys, from = scattered ? 0 : behind;
     const int32_t* table = scattered ? pool.runs + behind / kRunKeys : kConsecutive.first_rows;

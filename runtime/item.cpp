@@ -1,10 +1,9 @@
 #include "runtime/item.h"
 
+#include "runtime/arithmetic.h"
+
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // a + b, or what of int64_t is nearest.
 int64_t saturated_sum(int64_t a, int64_t b) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/arithmetic.h"
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 
@@ -11,14 +12,12 @@ namespace {
 // Pairs below which looking through a mask of pairs for what it drops whole costs more than it can save.
 constexpr int64_t kLeastPairs = 64 * 64;
 
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // The map while it is made.
 struct Map {
     uint8_t* data;
     int64_t rows, keys;  // of the range and the block
-    int64_t columns() const { return (keys + kGranule - 1) / kGranule; }
-    int64_t granule_rows() const { return (rows + kGranule - 1) / kGranule; }
+    int64_t columns() const { return divide_up(keys, kGranule); }
+    int64_t granule_rows() const { return divide_up(rows, kGranule); }
 };
 
 bool keeps(uint8_t mask, bool dropped_where) { return (mask != 0) != dropped_where; }
@@ -93,7 +92,7 @@ int64_t count_dropped(const Map& map) {
 
 // Whether some column is dropped for a whole tile of queries, so that a kernel has less to do.
 bool any_column_dropped(const Map& map, int64_t tile_q) {
-    const int64_t tile = (tile_q + kGranule - 1) / kGranule, rows = map.granule_rows();
+    const int64_t tile = divide_up(tile_q, kGranule), rows = map.granule_rows();
     for (int64_t first = 0; first < rows; first += tile) {
         const int64_t end = least(first + tile, rows);
         for (int64_t jb = 0; jb < map.columns(); ++jb) {

@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <initializer_list>
 
+#include "runtime/arithmetic.h"
 #include "runtime/attend.h"
 #include "runtime/nonfinite.h"
 
@@ -82,8 +83,8 @@ MaskArguments::MaskArguments(const MaskSource& key_bias, const MaskSource& bias,
       keep_(keep.data, kUint8, {{range.keys, keep.key_stride}, {range.rows, keep.query_stride}}),
       drop_(drop.data, kUint8, {{range.keys, drop.key_stride}, {range.rows, drop.query_stride}}),
       key_blocks_(range.blocks.data != nullptr ? range.blocks.data : &kNoMask, kUint8,
-                  {{(range.keys + kGranule - 1) / kGranule, range.blocks.data != nullptr ? 1 : 0},
-                   {(range.rows + kGranule - 1) / kGranule, range.blocks.columns}}),
+                  {{divide_up(range.keys, kGranule), range.blocks.data != nullptr ? 1 : 0},
+                   {divide_up(range.rows, kGranule), range.blocks.columns}}),
       flags_(flags | (range.blocks.data != nullptr ? ATTNC_MASK_BLOCKS : 0)) {}
 
 // Of a call's mask, or where it isn't used of anything that may be read.

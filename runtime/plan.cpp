@@ -1,5 +1,6 @@
 #include "runtime/plan.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/carve.h"
 #include "runtime/item.h"
 #include "runtime/key_blocks.h"
@@ -27,10 +28,6 @@ constexpr int64_t kCachedItems = 256;
 // Tasks for each thread that give even shares when tasks differ.
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kMaxThreads = 1 << 20;  // that shares are made for; far from overflow
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t wave_rows(const attnc_layer& layer) { return least(kWaveRows, layer.max_rows); }
 

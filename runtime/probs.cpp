@@ -2,15 +2,13 @@
 
 #include <cstring>
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
 #include "runtime/masks.h"
 
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 void zero_columns(float* to, int64_t row_stride, int64_t rows, int64_t columns) {
     for (int64_t i = 0; i < rows && columns > 0; ++i)

@@ -1,5 +1,6 @@
 #include "runtime/project.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/call.h"
 
@@ -18,10 +19,6 @@ constexpr int64_t kChunkRows = 150;
 constexpr int64_t kLeastChunkRows = 24;
 
 constexpr int64_t kTasksPerThread = 4;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // Divides panels into parts of at most `panels`, all about equal.
 void split_panels(Projection& p, int64_t panels) {

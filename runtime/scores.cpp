@@ -1,14 +1,12 @@
 #include "runtime/scores.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 
 namespace attnc {
 namespace {
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // Where the scores of a range go; columns are keys.
 struct ScoreRows {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "runtime/kernel_abi.h"
+#include "stages/dropping.h"
 #include "stages/exp.h"
 #include "stages/row_stats.h"
 #include "stages/tanh.h"
@@ -13,22 +14,8 @@ using namespace Halide;
 
 namespace {
 
-// A dropped score is -infinity; the largest starts at the lowest finite number, so that a query without keys gets
-// -infinity - lowest = -infinity, never infinity - infinity.
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kDropped = -std::numeric_limits<float>::infinity();
-constexpr int kDroppedBits = static_cast<int>(0xff800000U);
 // A dropped key's weight is -0, so that its value can be told from that of a key whose weight came out as 0.
 constexpr int kDroppedWeightBits = std::numeric_limits<int>::min();
-
-Expr is_dropped(const Expr& score) { return reinterpret<int>(score) == kDroppedBits; }
-
-// score + addend, at least the lowest finite number, so that only what is dropped is -infinity.
-Expr add_to_score(const Expr& score, const Expr& addend) {
-    Expr sum = score + addend;
-    return select(is_dropped(addend) || is_dropped(score), kDropped,
-                  strict_float(select(sum < kLowest, kLowest, sum)));
-}
 
 // By halves: ((0 + 1) + (2 + 3)) + ...
 template <typename Join>
