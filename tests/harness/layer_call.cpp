@@ -130,6 +130,14 @@ LayerCall random_call(std::string_view problem, uint64_t seed) {
     return random_call(parsed.config, parsed.sizes, seed);
 }
 
+LayerCall everything(std::string_view problem, uint64_t seed) {
+    LayerCall call = random_call(problem, seed);
+    call.lse = true;
+    call.probs = call.probs_averaged = call.config.probs;
+    if (call.config.scores) call.scores_stage = ATTNC_SCORES_BIASED;
+    return call;
+}
+
 namespace {
 
 template <typename T>

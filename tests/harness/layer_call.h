@@ -93,6 +93,8 @@ struct LayerCall {
 // have rank 3. Masks, lengths and the rest are left out.
 LayerCall random_call(const Config& config, const Sizes& sizes, uint64_t seed);
 LayerCall random_call(std::string_view problem, uint64_t seed);  // "d32_h4_f32:b2_q7_kv9"
+// The same, asking for every output that the library has; for scores as softmax takes them.
+LayerCall everything(std::string_view problem, uint64_t seed);
 
 // The item alone, as a call of batch 1.
 LayerCall item_of(const LayerCall& call, int64_t item);

@@ -26,13 +26,6 @@ protected:
 };
 ATTNC_FOR_EACH_TARGET(Decode);
 
-LayerCall everything(const std::string& problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.lse = true;
-    call.probs = call.probs_averaged = call.config.probs;
-    return call;
-}
-
 void add_masks(LayerCall& call, uint64_t seed) {
     const int64_t batch = call.sizes.batch, heads = call.config.num_heads, q = call.sizes.seq_q,
                   kv = call.sizes.seq_kv;

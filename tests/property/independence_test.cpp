@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/harness/layer_run.h"
-#include "tests/harness/targets.h"
+#include "tests/harness/scheduled_test.h"
 
 namespace attnc::test {
 namespace {
@@ -23,26 +22,8 @@ std::vector<float> part(const std::vector<float>& values, int64_t first, int64_t
 }
 
 // One block of keys, and blocks of 32.
-class Rows : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
-protected:
-    void SetUp() override {
-        if (!cpu_runs(target())) GTEST_SKIP() << "this CPU does not run " << target();
-    }
-    const std::string& target() const { return std::get<0>(GetParam()); }
-    RunOptions options() const { return {.target = target(), .schedule = std::get<1>(GetParam())}; }
-    RunResult run(const LayerCall& call) const {
-        RunResult result = run_call(call, options());
-        EXPECT_EQ(result.status, ATTNC_OK) << result.error;
-        return result;
-    }
-};
-INSTANTIATE_TEST_SUITE_P(Cpu, Rows,
-                         ::testing::Combine(::testing::ValuesIn(all_targets()),
-                                            ::testing::Values("", "tile_kv:32")),
-                         [](const auto& test) {
-                             return short_name(std::get<0>(test.param)) +
-                                    (std::get<1>(test.param).empty() ? "_one_block" : "_blocks_of_32");
-                         });
+class Rows : public ScheduledTest {};
+ATTNC_FOR_EACH_SCHEDULE(Rows, "", "tile_kv:32");
 
 // Masks of every kind at once.
 void add_masks(LayerCall& call, uint64_t seed) {

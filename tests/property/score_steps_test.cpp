@@ -7,41 +7,16 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/harness/layer_run.h"
-#include "tests/harness/targets.h"
+#include "tests/harness/scheduled_test.h"
 
 namespace attnc::test {
 namespace {
 
 // One block of keys, and blocks of 64.
-class ScoreSteps : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
-protected:
-    void SetUp() override {
-        if (!cpu_runs(target())) GTEST_SKIP() << "this CPU does not run " << target();
-    }
-    const std::string& target() const { return std::get<0>(GetParam()); }
-    RunOptions options() const { return {.target = target(), .schedule = std::get<1>(GetParam())}; }
-    RunResult run(const LayerCall& call) const {
-        RunResult result = run_call(call, options());
-        EXPECT_EQ(result.status, ATTNC_OK) << result.error;
-        return result;
-    }
-};
-INSTANTIATE_TEST_SUITE_P(Cpu, ScoreSteps,
-                         ::testing::Combine(::testing::ValuesIn(all_targets()),
-                                            ::testing::Values("", "tile_kv:64")),
-                         [](const auto& test) {
-                             return short_name(std::get<0>(test.param)) +
-                                    (std::get<1>(test.param).empty() ? "_one_block" : "_blocks_of_64");
-                         });
+class ScoreSteps : public ScheduledTest {};
+ATTNC_FOR_EACH_SCHEDULE(ScoreSteps, "", "tile_kv:64");
 
 constexpr const char* kConfig = "d64_h4_kv2_f32_noout_alibi_softcap";
-
-LayerCall everything(const std::string& problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.probs = call.probs_averaged = call.lse = true;
-    return call;
-}
 
 TEST_P(ScoreSteps, MatchTheReference) {
     LayerCall call = everything(std::string(kConfig) + ":b2_q75_kv150", 1);

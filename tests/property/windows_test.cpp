@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/harness/layer_run.h"
-#include "tests/harness/targets.h"
+#include "tests/harness/scheduled_test.h"
 
 namespace attnc::test {
 namespace {
@@ -19,34 +18,9 @@ namespace {
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // One block of keys, and blocks of 64.
-class Windows : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
-protected:
-    void SetUp() override {
-        if (!cpu_runs(target())) GTEST_SKIP() << "this CPU does not run " << target();
-    }
-    const std::string& target() const { return std::get<0>(GetParam()); }
-    RunOptions options() const { return {.target = target(), .schedule = std::get<1>(GetParam())}; }
-    RunResult run(const LayerCall& call) const {
-        RunResult result = run_call(call, options());
-        EXPECT_EQ(result.status, ATTNC_OK) << result.error;
-        return result;
-    }
-};
+class Windows : public ScheduledTest {};
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<std::string, std::string>>& test) {
-    return short_name(std::get<0>(test.param)) +
-           (std::get<1>(test.param).empty() ? "_one_block" : "_blocks_of_64");
-}
-INSTANTIATE_TEST_SUITE_P(Cpu, Windows,
-                         ::testing::Combine(::testing::ValuesIn(all_targets()),
-                                            ::testing::Values("", "tile_kv:64")),
-                         name_of);
-
-LayerCall everything(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.probs = call.probs_averaged = call.lse = true;
-    return call;
-}
+ATTNC_FOR_EACH_SCHEDULE(Windows, "", "tile_kv:64");
 
 struct Sides {
     int64_t left, right;

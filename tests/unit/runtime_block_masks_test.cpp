@@ -13,12 +13,6 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-LayerCall everything(const std::string& problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.probs = call.probs_averaged = call.lse = true;
-    return call;
-}
-
 int64_t blocks_of(int64_t seq, int64_t size) { return (seq + size - 1) / size; }
 
 void add_random_blocks(LayerCall& call, int64_t block_q, int64_t block_kv, int64_t batch, int64_t heads,

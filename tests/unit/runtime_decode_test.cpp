@@ -17,13 +17,6 @@ FakeOptions options(int64_t split_kv = 16) {
     return run;
 }
 
-LayerCall everything(const std::string& problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.lse = true;
-    call.probs = call.probs_averaged = call.config.probs;
-    return call;
-}
-
 TEST(Decode, MatchesTheReference) {
     for (const char* suffix :
          {"", "_nomask_noprobs", "_causal", "_sink", "_zeroattn_biaskv", "_alibi_softcap"}) {

@@ -11,12 +11,6 @@
 namespace attnc::test {
 namespace {
 
-LayerCall everything(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.probs = call.probs_averaged = call.lse = true;
-    return call;
-}
-
 Array<uint8_t> random_mask(std::vector<int64_t> shape, uint64_t seed, double chance) {
     Array<uint8_t> mask = filled<uint8_t>(std::move(shape), 0);
     Random random(seed);

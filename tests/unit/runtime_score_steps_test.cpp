@@ -10,13 +10,6 @@
 namespace attnc::test {
 namespace {
 
-LayerCall everything(const std::string& problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.lse = true;
-    call.probs = call.probs_averaged = call.config.probs;
-    return call;
-}
-
 TEST(ScoreSteps, MatchTheReference) {
     for (const char* options :
          {"_softcap", "_alibi", "_alibi_softcap", "_nomask_softcap", "_nomask_alibi", "_causal_alibi",
