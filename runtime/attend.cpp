@@ -8,6 +8,7 @@
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 #include "runtime/probs.h"
+#include "runtime/score_arguments.h"
 #include "runtime/scores.h"
 
 namespace attnc {
@@ -55,21 +56,15 @@ struct KeyBlock {
 bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block, int kernel,
                  const ContextRows& context, const RowStats& stats) {
     const attnc_layer& layer = wave.layer;
-    const HeadRows q_rows = query_rows(wave, range);
-    Buffer<2> q(q_rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, q_rows.row_stride}});
-    Buffer<2> k(block.k.data, kFloat32, {{layer.qk_width, 1}, {block.count, block.k.row_stride}});
+    ScoreArguments arguments(
+        wave, range, block.k, block.count,
+        block.appended ? kAllKeys : kernel_interval(*range.item, range.row, block.first));
     Buffer<2> v(block.v.data, kFloat32, {{layer.v_width, 1}, {block.count, block.v.row_stride}});
     Buffer<2> to(context.data, kFloat32, {{layer.v_width, 1}, {range.rows, context.row_stride}});
     Buffer<2> row_stats = stats.buffer(range.rows);
-    const KernelInterval keys =
-        block.appended ? kAllKeys : kernel_interval(*range.item, range.row, block.first);
     KernelCall call;
-    call.set(ATTNC_ARGUMENT_Q, q);
-    call.set(ATTNC_ARGUMENT_K, k);
+    arguments.set(call);
     call.set(ATTNC_ARGUMENT_V, v);
-    call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
-    call.set(ATTNC_ARGUMENT_FIRST_KEY, keys.first_key);
-    call.set(ATTNC_ARGUMENT_LAST_KEY, keys.last_key);
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);

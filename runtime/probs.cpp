@@ -6,6 +6,7 @@
 #include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
 #include "runtime/masks.h"
+#include "runtime/score_arguments.h"
 
 namespace attnc {
 namespace {
@@ -24,27 +25,19 @@ struct KeySlice {
 
 bool call_attend_probs(const Wave& wave, Worker& worker, const QueryRange& range, const RowStats& stats,
                        const KeySlice& keys, float* to, int64_t row_stride) {
-    const attnc_layer& layer = wave.layer;
-    const HeadRows rows = query_rows(wave, range);
-    Buffer<2> q(rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, rows.row_stride}});
-    Buffer<2> k(keys.k.data, kFloat32, {{layer.qk_width, 1}, {keys.count, keys.k.row_stride}});
     Buffer<2> row_stats_in = stats.buffer(range.rows);
     Buffer<2> probs(to, kFloat32, {{keys.count, 1}, {range.rows, row_stride}});
     const MaskArguments::Range slice = {range.row,  range.rows,    keys.first,
                                         keys.count, keys.appended, keys.blocks};
-    const KernelInterval seen =
-        keys.appended ? kAllKeys : kernel_interval(*range.item, range.row, keys.first);
+    ScoreArguments arguments(wave, range, keys.k, keys.count,
+                             keys.appended ? kAllKeys : kernel_interval(*range.item, range.row, keys.first));
     KernelCall call;
-    call.set(ATTNC_ARGUMENT_Q, q);
-    call.set(ATTNC_ARGUMENT_K, k);
-    call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
-    call.set(ATTNC_ARGUMENT_FIRST_KEY, seen.first_key);
-    call.set(ATTNC_ARGUMENT_LAST_KEY, seen.last_key);
+    arguments.set(call);
     call.set(ATTNC_ARGUMENT_ROW_STATS_IN, row_stats_in);
     call.set(ATTNC_ARGUMENT_PROBS, probs);
     MaskArguments masks(wave, *range.item, range.head, slice);
     masks.set(call);
-    return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_PROBS), worker.task);
 }
 
 void add_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows,

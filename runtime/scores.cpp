@@ -4,6 +4,7 @@
 #include "runtime/cache_rows.h"
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
+#include "runtime/score_arguments.h"
 
 namespace attnc {
 namespace {
@@ -29,24 +30,17 @@ int32_t flags_up_to(attnc_scores_stage stage) {
 
 bool call_attend_scores(const Wave& wave, Worker& worker, const QueryRange& range, const HeadRows& key_rows,
                         const MaskArguments::Range& slice, const ScoreRows& to) {
-    const attnc_layer& layer = wave.layer;
     const bool dropping = wave.request.scores_stage == ATTNC_SCORES_BIASED;
-    const HeadRows rows = query_rows(wave, range);
-    Buffer<2> q(rows.data, kFloat32, {{layer.qk_width, 1}, {range.rows, rows.row_stride}});
-    Buffer<2> k(key_rows.data, kFloat32, {{layer.qk_width, 1}, {slice.keys, key_rows.row_stride}});
     Buffer<2> scores(to.data + slice.key, kFloat32, {{slice.keys, 1}, {range.rows, to.row_stride}});
-    const KernelInterval seen = dropping ? kernel_interval(*range.item, range.row, slice.key) : kAllKeys;
+    ScoreArguments arguments(wave, range, key_rows, slice.keys,
+                             dropping ? kernel_interval(*range.item, range.row, slice.key) : kAllKeys);
     MaskArguments masks(wave, *range.item, range.head, slice);
     masks.keep_flags(flags_up_to(wave.request.scores_stage));
     KernelCall call;
-    call.set(ATTNC_ARGUMENT_Q, q);
-    call.set(ATTNC_ARGUMENT_K, k);
-    call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
-    call.set(ATTNC_ARGUMENT_FIRST_KEY, seen.first_key);
-    call.set(ATTNC_ARGUMENT_LAST_KEY, seen.last_key);
+    arguments.set(call);
     call.set(ATTNC_ARGUMENT_SCORES, scores);
     masks.set(call);
-    return call.run(layer.kernel(ATTNC_KERNEL_ATTEND_SCORES), worker.task);
+    return call.run(wave.layer.kernel(ATTNC_KERNEL_ATTEND_SCORES), worker.task);
 }
 
 }  // namespace

@@ -9,25 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "tests/harness/layer_run.h"
-#include "tests/harness/targets.h"
+#include "tests/cases/call_test.h"
 
 namespace attnc::test {
 namespace {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-class MaskCases : public TargetTest {
-protected:
-    RunResult run(const LayerCall& call) const {
-        RunResult result = run_call(call, target());
-        EXPECT_EQ(result.status, ATTNC_OK) << result.error;
-        return result;
-    }
-    static std::vector<float> row(const RunResult& result, int64_t n, int64_t width) {
-        return {result.out.begin() + n * width, result.out.begin() + (n + 1) * width};
-    }
-};
+class MaskCases : public CallTest {};
 ATTNC_FOR_EACH_TARGET(MaskCases);
 
 // A query of padding whose row of the mask is all false gave NaN (pytorch/pytorch#103749).

@@ -9,26 +9,15 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cases/call_test.h"
 #include "tests/cases/direct_call.h"
-#include "tests/harness/layer_run.h"
-#include "tests/harness/targets.h"
 
 namespace attnc::test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-class NumberCases : public TargetTest {
-protected:
-    RunResult run(const LayerCall& call) const {
-        RunResult result = run_call(call, target());
-        EXPECT_EQ(result.status, ATTNC_OK) << result.error;
-        return result;
-    }
-    static std::vector<float> row(const RunResult& result, int64_t n, int64_t width) {
-        return {result.out.begin() + n * width, result.out.begin() + (n + 1) * width};
-    }
-};
+class NumberCases : public CallTest {};
 ATTNC_FOR_EACH_TARGET(NumberCases);
 
 // What makes rows without keys zero also turned NaN in the data into zeros (pytorch/pytorch#141128).
