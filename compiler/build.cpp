@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/files.h"
+#include "compiler/hash.h"
 #include "compiler/interrupt.h"
 #include "compiler/kernel_workers.h"
 #include "compiler/library_plan.h"
@@ -154,6 +155,13 @@ BuildResult build_library(const BuildRequest& request) {
     return result;
 }
 
-std::string default_library_name(const Config& config) { return "attnc_" + to_string(complete(config)); }
+std::string default_library_name(const Config& config) {
+    std::string name = "attnc_" + to_string(complete(config));
+    if (name.size() <= kLongestLibraryName) return name;
+    const std::string hash = hash64_hex(name);
+    name.resize(kLongestLibraryName - hash.size());
+    name.resize(name.rfind('_') + 1);  // whole words
+    return name + hash;
+}
 
 }  // namespace attnc

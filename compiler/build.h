@@ -44,6 +44,7 @@ struct BuildResult {
 BuildResult build_library(const BuildRequest& request);
 
 // "attnc_" and the problem string.
+// attnc_ and the problem string; where that is too long for a name, its first words and a hash.
 std::string default_library_name(const Config& config);
 
 }  // namespace attnc

@@ -42,8 +42,10 @@ void add_build_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("build", "Compile a layer to a static library with a C header");
     auto options = std::make_shared<Options>();
     add_config_options(*command, options->config);
-    command->add_option("--name", options->request.name,
-                        "Name of the library and its function; default: attnc_ and the problem string");
+    command->add_option(
+        "--name", options->request.name,
+        "Name of the library and its function; default: attnc_ and the problem string, or the first "
+        "words of a long one and a hash");
     command
         ->add_option(
             "--target", options->request.targets,

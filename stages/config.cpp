@@ -473,12 +473,10 @@ void check_library_name(std::string_view name) {
         "union",       "unsigned",     "using",     "virtual",
         "void",        "volatile",     "wchar_t",   "while",
         "xor",         "xor_eq"};
-    constexpr size_t kLongest = 63;  // significant characters of an external name in C
-
     if (name.empty()) throw ConfigError("library name is empty");
-    if (name.size() > kLongest) {
+    if (name.size() > kLongestLibraryName) {
         throw ConfigError("library name " + in_quotes(name) + " has " + std::to_string(name.size()) +
-                          " characters, at most 63 are allowed");
+                          " characters, at most " + std::to_string(kLongestLibraryName) + " are allowed");
     }
     const bool starts_well = (name[0] >= 'a' && name[0] <= 'z') || (name[0] >= 'A' && name[0] <= 'Z');
     const bool all_plain = std::all_of(name.begin(), name.end(), [](char c) {

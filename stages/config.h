@@ -104,6 +104,7 @@ std::string kernel_symbol(int kernel, std::string_view target);
 std::string in_quotes(std::string_view text);
 
 // C identifier check for library names; throws ConfigError.
+inline constexpr size_t kLongestLibraryName = 63;  // significant characters of an external name in C
 void check_library_name(std::string_view name);
 
 }  // namespace attnc

@@ -13,8 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
+using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 void expect_same_files(const fs::path& a, const fs::path& b) {
     ASSERT_EQ(names_in(a), names_in(b));
@@ -37,6 +40,19 @@ TEST(Build, NamesALibraryByItsProblem) {
     EXPECT_TRUE(fs::exists(folder / "out/libattnc_d32_h2_f32_nomask_noprobs.a"));
     EXPECT_THAT(contents(folder / "out/attnc_d32_h2_f32_nomask_noprobs.h"),
                 HasSubstr("#define ATTNC_D32_H2_F32_NOMASK_NOPROBS_HEAD_DIM 16\n"));
+}
+
+TEST(Build, NamesALibraryOfManyOptionsByTheFirstOnesAndAHash) {
+    const TestFolder folder;
+    const std::string problem = "d32_h2_f32_noout_causal_nomask_noprobs_biaskv_zeroattn_sink_softcap";
+    const Strings options = {"--target", "x86-64-linux", "-o", folder / "out"};
+    const CommandResult result = run_attnc(Strings{"build", problem} + options);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(names_in(folder / "out"),
+                Contains(MatchesRegex("libattnc_d32_h2_f32_noout_causal_nomask_noprobs_[0-9a-f]{16}\\.a")));
+    // Another layer that begins alike gets another name.
+    EXPECT_EQ(run_attnc(Strings{"build", problem + "_alibi"} + options).exit_code, 0);
+    EXPECT_THAT(names_in(folder / "out"), Contains(EndsWith(".a")).Times(3));  // and the runtime
 }
 
 // Options and problem string are two ways to say one thing.
