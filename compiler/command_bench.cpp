@@ -59,6 +59,7 @@ Problem attention_alone(const Problem& problem) {
     Problem core = problem;
     core.config.in_proj = false;
     core.config.out_proj = false;
+    core.config.bias_kv = false;  // a parameter of the projections
     core.config.d_model = core.config.k_dim = core.config.v_dim = 0;
     core.config = complete(core.config);
     return core;
