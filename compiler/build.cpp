@@ -45,8 +45,12 @@ private:
 
 // Longest first, so that no worker is left alone with a long kernel at the end.
 int cost(const KernelJob& job) {
-    constexpr std::array<std::pair<std::string_view, int>, 4> kCosts = {
-        {{"attend_guarded", 4}, {"attend_masked", 4}, {"attend_probs", 3}, {"attend", 3}}};
+    constexpr std::array<std::pair<std::string_view, int>, 6> kCosts = {{{"attend_guarded", 4},
+                                                                         {"attend_masked", 4},
+                                                                         {"attend_probs", 3},
+                                                                         {"attend", 3},
+                                                                         {"attend_narrow", 3},
+                                                                         {"attend_single", 3}}};
     for (const auto& [kernel, value] : kCosts) {
         if (job.kernel == kernel) return value;
     }

@@ -20,6 +20,7 @@ PlannedTarget plan_target(const Config& config, const std::string& target, const
     }
     check_schedule(planned.schedule, config, target);
     for (int kernel : kernels_of(config)) {
+        if (!has_kernel(planned.schedule, kernel)) continue;
         PlannedKernel entry;
         entry.kernel = kernel;
         entry.job = {.kernel = kernel_name(kernel),

@@ -1,4 +1,5 @@
-// attend, attend_masked, attend_guarded, attend_probs, attend_scores: one head of one item over one block of keys.
+// attend and its narrow, single, masked and guarded forms, attend_probs, attend_scores: one head of one item over one
+// block of keys.
 #include "generators/library_generator.h"
 #include "schedules/cpu/attention.h"
 #include "stages/attention_two_pass.h"
@@ -91,22 +92,46 @@ private:
     GeneratorInput<int32_t>* own_key_ = nullptr;
 };
 
-class Attend : public AttendGenerator<Attend> {
+// Without masks.
+template <typename T>
+class PlainGenerator : public AttendGenerator<T> {
 public:
-    Input<Buffer<float, 2>> q{"q"};  // (d, i)
-    Input<Buffer<float, 2>> k{"k"};  // (d, j)
-    Input<Buffer<float, 2>> v{"v"};  // (d, j)
-    Input<float> qk_scale{"qk_scale"};
-    Input<int32_t> first_key{"first_key"};
-    Input<int32_t> last_key{"last_key"};
-    Output<Buffer<float, 2>> context{"context"};      // (d, i)
-    Output<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
+    template <typename U>
+    using In = typename AttendGenerator<T>::template Input<U>;
+    template <typename U>
+    using Out = typename AttendGenerator<T>::template Output<U>;
 
-    void generate() {
-        AttentionInputs in = common_inputs(q, k, qk_scale, first_key, last_key);
-        add_values(in, v);
-        finish(in, cpu_schedule().params.attend, context, row_stats);
+    In<Buffer<float, 2>> q{"q"};  // (d, i)
+    In<Buffer<float, 2>> k{"k"};  // (d, j)
+    In<Buffer<float, 2>> v{"v"};  // (d, j)
+    In<float> qk_scale{"qk_scale"};
+    In<int32_t> first_key{"first_key"};
+    In<int32_t> last_key{"last_key"};
+    Out<Buffer<float, 2>> context{"context"};      // (d, i)
+    Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
+
+protected:
+    void generate_plain(const AttendParams& params) {
+        if (params.rows == 0) throw ConfigError("this target does without this kernel: its rows are 0");
+        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
+        this->add_values(in, v);
+        this->finish(in, params, context, row_stats);
     }
+};
+
+class Attend : public PlainGenerator<Attend> {
+public:
+    void generate() { generate_plain(cpu_schedule().params.attend); }
+};
+
+class AttendNarrow : public PlainGenerator<AttendNarrow> {
+public:
+    void generate() { generate_plain(cpu_schedule().params.attend_narrow); }
+};
+
+class AttendSingle : public PlainGenerator<AttendSingle> {
+public:
+    void generate() { generate_plain(cpu_schedule().params.attend_single); }
 };
 
 template <typename T>
@@ -218,6 +243,8 @@ public:
 }  // namespace attnc
 
 HALIDE_REGISTER_GENERATOR(attnc::Attend, attend)
+HALIDE_REGISTER_GENERATOR(attnc::AttendNarrow, attend_narrow)
+HALIDE_REGISTER_GENERATOR(attnc::AttendSingle, attend_single)
 HALIDE_REGISTER_GENERATOR(attnc::AttendMasked, attend_masked)
 HALIDE_REGISTER_GENERATOR(attnc::AttendGuarded, attend_guarded)
 HALIDE_REGISTER_GENERATOR(attnc::AttendProbs, attend_probs)

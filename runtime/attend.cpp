@@ -8,6 +8,7 @@
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 #include "runtime/probs.h"
+#include "runtime/query_tiles.h"
 #include "runtime/score_arguments.h"
 #include "runtime/scores.h"
 
@@ -28,6 +29,7 @@ HeadRows at_caller(const TokenView& view, int64_t origin, int64_t head, int64_t 
 struct ContextRows {
     float* data;
     int64_t row_stride;
+    ContextRows from(int64_t row) const { return {data + row * row_stride, row_stride}; }
 };
 
 ContextRows context_rows(const Wave& wave, const QueryRange& range) {
@@ -67,11 +69,26 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     call.set(ATTNC_ARGUMENT_V, v);
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
-    if (kernel == ATTNC_KERNEL_ATTEND) return call.run(layer.kernel(kernel), worker.task);
+    const bool plain = kernel != ATTNC_KERNEL_ATTEND_MASKED && kernel != ATTNC_KERNEL_ATTEND_GUARDED;
+    if (plain) return call.run(layer.kernel(kernel), worker.task);
     MaskArguments masks(wave, *range.item, range.head,
                         {range.row, range.rows, block.first, block.count, block.appended, block.blocks});
     masks.set(call);
     return call.run(layer.kernel(kernel), worker.task);
+}
+
+// Without masks: by tiles as wide as the queries need.
+bool attend_plain(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
+                  const ContextRows& context, const RowStats& stats) {
+    for (int64_t done = 0; done < range.rows;) {
+        const QueryRange rest = {range.item, range.head, range.row + done, range.rows - done};
+        const QueryTiles tiles = next_query_tiles(wave.layer, rest, block.first, block.first + block.count);
+        const QueryRange part = {range.item, range.head, rest.row, tiles.rows};
+        if (!call_attend(wave, worker, part, block, tiles.kernel, context.from(done), stats.from(done)))
+            return false;
+        done += tiles.rows;
+    }
+    return true;
 }
 
 // A dropped key's weight is 0, but 0 times a value that is infinite or NaN is NaN. Rows that came out so are
@@ -87,7 +104,7 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
         while (end < range.rows && is_bad(end)) ++end;
         if (block.blocks.data != nullptr) i -= i % kGranule;  // a row that is done again gets the same bits
         const QueryRange bad = {range.item, range.head, range.row + i, end - i};
-        const ContextRows to = {context.data + i * context.row_stride, context.row_stride};
+        const ContextRows to = context.from(i);
         KeyBlock rest = block;
         rest.blocks = block.blocks.from(i);
         if (!call_attend(wave, worker, bad, rest, ATTNC_KERNEL_ATTEND_GUARDED, to, stats.from(i)))
@@ -102,15 +119,11 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
     const bool masked = wave.masks.any && !block.appended;
     const bool plain = MaskArguments::flags_of(wave, block.appended) == 0 && block.blocks.data == nullptr;
     *refused = plain ? "attend" : "attend_masked";
-    if (!call_attend(wave, worker, range, block, plain ? ATTNC_KERNEL_ATTEND : ATTNC_KERNEL_ATTEND_MASKED,
-                     context, stats)) {
+    if (plain ? !attend_plain(wave, worker, range, block, context, stats)
+              : !call_attend(wave, worker, range, block, ATTNC_KERNEL_ATTEND_MASKED, context, stats)) {
         return false;
     }
-    // Every query sees every key of the block: the first one the last key, the last one the first key.
-    const Item& item = *range.item;
-    const bool sees_all = block.appended || (range.row + item.last_key >= block.first + block.count &&
-                                             range.last() - 1 + item.first_key <= block.first);
-    if (!masked && sees_all) return true;
+    if (!masked && (block.appended || sees_all(range, block.first, block.first + block.count))) return true;
     *refused = "attend_guarded";
     return redo_nonfinite(wave, worker, range, block, context, stats);
 }
@@ -355,6 +368,11 @@ int64_t kv_head_of(const attnc_layer& layer, int64_t head) {
 
 KeyInterval visible_keys(const QueryRange& range) {
     return visible_keys(*range.item, range.row, range.last());
+}
+
+bool sees_all(const QueryRange& range, int64_t first, int64_t end) {
+    // The first query the last key, the last one the first key.
+    return range.row + range.item->last_key >= end && range.last() - 1 + range.item->first_key <= first;
 }
 
 KernelInterval kernel_interval(const Item& item, int64_t row, int64_t key) {

@@ -35,6 +35,9 @@ WorkList empty_tails_work(const Wave& wave);
 
 KeyInterval visible_keys(const QueryRange& range);
 
+// Whether every query of the range sees every key of first .. end.
+bool sees_all(const QueryRange& range, int64_t first, int64_t end);
+
 // Heads as attention reads them, wherever they lie.
 struct HeadRows {
     const float* data;

@@ -42,6 +42,7 @@
  *     probabilities, exactly where a score is so large that it swallows a logarithm: column 0 the largest score, column 1
  *     the sum of exp(score - largest). A query that sees no key gets context 0 and sum 0; any other has a sum of at
  *     least 1.
+ * attend_narrow, attend_single  the same arguments and bits as attend, faster for fewer queries (attnc_layout.tile_q).
  * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), key_blocks (jb, ib),
  *     mask_flags, and as the configuration has them softcap, alibi_slope, own_key
  *     mask_flags says which of the five masks are read (ATTNC_MASK_*); the others are any valid buffers of these extents.
@@ -86,6 +87,8 @@
     X(PROJECT_HEADS, project_heads)   \
     X(PROJECT_OUT, project_out)       \
     X(ATTEND, attend)                 \
+    X(ATTEND_NARROW, attend_narrow)   \
+    X(ATTEND_SINGLE, attend_single)   \
     X(ATTEND_MASKED, attend_masked)   \
     X(ATTEND_GUARDED, attend_guarded) \
     X(ATTEND_MERGE, attend_merge)     \
@@ -185,11 +188,13 @@ typedef struct attnc_kernel_entry {
 
 /* Numbers that decide memory between kernels; one set per target. In elements. */
 typedef struct attnc_layout {
-    int64_t panel;     /* columns of a packed panel of wq, wk, wv; a multiple of 16 */
-    int64_t out_panel; /* columns of a packed panel of wo; a multiple of 16 */
-    int64_t tile_kv;   /* keys in one block of attend; blocks start at multiples of it */
-    int64_t tile_q;    /* queries that one call of attend handles best; a task takes a multiple of it */
-    int64_t split_kv;  /* most keys of a call of attend_decode; splits start at multiples of it; a multiple of
+    int64_t panel;         /* columns of a packed panel of wq, wk, wv; a multiple of 16 */
+    int64_t out_panel;     /* columns of a packed panel of wo; a multiple of 16 */
+    int64_t tile_kv;       /* keys in one block of attend; blocks start at multiples of it */
+    int64_t tile_q;        /* queries that one call of attend handles best; a task takes a multiple of it */
+    int64_t tile_q_narrow; /* the same of attend_narrow, fewer; 0: the target does without that kernel */
+    int64_t tile_q_single; /* the same of attend_single, fewer still */
+    int64_t split_kv; /* most keys of a call of attend_decode; splits start at multiples of it; a multiple of
                           ATTNC_RUN_KEYS, at most ATTNC_MAX_SPLIT_KV */
 } attnc_layout;
 

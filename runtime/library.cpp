@@ -30,6 +30,8 @@ int64_t arguments_of(int kernel) {
         case ATTNC_KERNEL_PROJECT_OUT:
             return kProject | bit(ATTNC_ARGUMENT_OUT);
         case ATTNC_KERNEL_ATTEND:
+        case ATTNC_KERNEL_ATTEND_NARROW:
+        case ATTNC_KERNEL_ATTEND_SINGLE:
             return kAttend;
         case ATTNC_KERNEL_ATTEND_MASKED:
         case ATTNC_KERNEL_ATTEND_GUARDED:
@@ -75,8 +77,12 @@ const char* argument_name(int64_t argument) {
 }
 
 // Whether forward of this configuration can call the kernel.
-bool is_called(int64_t flags, int kernel) {
+bool is_called(int64_t flags, const attnc_layout& layout, int kernel) {
     switch (kernel) {
+        case ATTNC_KERNEL_ATTEND_NARROW:
+            return layout.tile_q_narrow != 0;
+        case ATTNC_KERNEL_ATTEND_SINGLE:
+            return layout.tile_q_single != 0;
         case ATTNC_KERNEL_PROJECT_HEADS:
             return (flags & ATTNC_CONFIG_IN_PROJ) != 0;
         case ATTNC_KERNEL_PROJECT_OUT:
@@ -177,6 +183,16 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
                         ", wanted a multiple of ", number.multiple, " up to ", number.most});
         }
     }
+    const struct {
+        const char* name;
+        int64_t value;
+    } fewer[] = {{"tile_q_narrow", l.tile_q_narrow}, {"tile_q_single", l.tile_q_single}};
+    for (const auto& number : fewer) {
+        if (number.value < 0 || number.value >= l.tile_q) {
+            return bad_table(error, {"the library's ", number.name, " for target ", target.name, " is ",
+                                     number.value, ", wanted 0 to ", l.tile_q - 1});
+        }
+    }
     if ((config.flags & ATTNC_CONFIG_IN_PROJ) != 0 &&
         (!fits_heads(l.panel, config.head_dim) || !fits_heads(l.panel, config.v_head_dim))) {
         return bad_table(error, {"the library's panel for target ", target.name, " is ", l.panel,
@@ -210,7 +226,8 @@ attnc_status check_library(attnc_error* error, const attnc_library* library) {
         if (target.name == nullptr) return bad_table(error, {"the library's target ", i, " has no name"});
         ATTNC_TRY(check_layout(error, target, library->config));
         for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) {
-            if (is_called(library->config.flags, kernel)) ATTNC_TRY(check_kernel(error, target, kernel));
+            if (is_called(library->config.flags, target.layout, kernel))
+                ATTNC_TRY(check_kernel(error, target, kernel));
         }
     }
     return ATTNC_OK;

@@ -45,6 +45,8 @@ void for_each_field(Schedule& schedule, const Visit& visit) {
         visit(kernel + ".context_columns", fields.context_columns);
     };
     attend("attend", params.attend);
+    attend("attend_narrow", params.attend_narrow);
+    attend("attend_single", params.attend_single);
     attend("attend_masked", params.attend_masked);
     attend("attend_guarded", params.attend_guarded);
     attend("attend_probs", params.attend_probs);
@@ -173,6 +175,18 @@ void check_attend(const std::string& kernel, const AttendParams& params, const C
     // In a tile of scores the vectors are queries, and keys are the rows.
     check_registers(kernel + ": the tile of scores", params.key_rows, kQueryLanes * params.q_vectors, unit);
     check_registers(kernel + ": the tile of contexts", params.context_rows, params.context_columns, unit);
+}
+
+// A form for fewer queries than another one has, if it is there.
+void check_fewer_queries(const std::string& kernel, const AttendParams& params,
+                         const std::string& wider_kernel, const AttendParams& wider, const Config& config,
+                         const VectorUnit& unit) {
+    if (params.rows == 0) return;
+    check_attend(kernel, params, config, unit);
+    if (params.rows >= wider.rows) {
+        fail(kernel + ".rows " + number(params.rows) + " is not less than " + wider_kernel + ".rows " +
+             number(wider.rows));
+    }
 }
 
 void check_power(const std::string& name, int64_t value, int64_t high) {
@@ -330,6 +344,8 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
         // 4 x 6 vectors are 24 accumulators, for 10 loads in 24 multiply-adds. The edges take 2 keys at a
         // time: 8 accumulators are the least that hide the latency of a multiply-add.
         params.attend = {.rows = 64, .q_vectors = 4, .key_rows = 6, .tail_rows = 2};
+        params.attend_narrow = {.rows = 32, .q_vectors = 2, .key_rows = 12, .tail_rows = 4};
+        params.attend_single = {.rows = 16, .q_vectors = 1, .key_rows = 24, .tail_rows = 8};
         params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 16, .tail_rows = 16};
     } else if (unit.lanes == 8) {
         // A q_vector is two registers: 12 accumulators of 16 registers.
@@ -341,11 +357,20 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
         params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 2, .tail_rows = 2};
     }
     choose_context_tile(params.attend, padded_head(config.v_head_dim), unit);
+    for (AttendParams* fewer : {&params.attend_narrow, &params.attend_single}) {
+        if (fewer->rows > 0) choose_context_tile(*fewer, padded_head(config.v_head_dim), unit);
+    }
     choose_context_tile(params.attend_probs, padded_head(config.v_head_dim), unit);
     params.attend_masked = params.attend;
     params.attend_guarded = params.attend;
     params.attend_decode = default_decode(config, unit);
     return schedule;
+}
+
+bool has_kernel(const CpuSchedule& schedule, int kernel) {
+    if (kernel == ATTNC_KERNEL_ATTEND_NARROW) return schedule.params.attend_narrow.rows > 0;
+    if (kernel == ATTNC_KERNEL_ATTEND_SINGLE) return schedule.params.attend_single.rows > 0;
+    return true;
 }
 
 void check_schedule(const CpuSchedule& schedule, const Config& config, std::string_view target) {
@@ -355,6 +380,10 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_project("project_heads", params.project_heads, schedule.layout.panel, unit);
     check_project("project_out", params.project_out, schedule.layout.out_panel, unit);
     check_attend("attend", params.attend, config, unit);
+    check_fewer_queries("attend_narrow", params.attend_narrow, "attend", params.attend, config, unit);
+    const bool narrow = params.attend_narrow.rows > 0;
+    check_fewer_queries("attend_single", params.attend_single, narrow ? "attend_narrow" : "attend",
+                        narrow ? params.attend_narrow : params.attend, config, unit);
     check_attend("attend_masked", params.attend_masked, config, unit);
     check_attend("attend_guarded", params.attend_guarded, config, unit);
     check_attend("attend_probs", params.attend_probs, config, unit);

@@ -20,7 +20,9 @@ struct ProjectParams {
 
 // attend and its masked, guarded and probability forms. Lanes are queries, 16 to a vector.
 struct AttendParams {
-    int64_t rows = 64;      // queries of a tile, 1..16 * q_vectors, a multiple of context_rows
+    // Queries of a tile, 1..16 * q_vectors, a multiple of context_rows; 0 in attend_narrow and attend_single: the
+    // target does without.
+    int64_t rows = 64;
     int64_t q_vectors = 4;  // 16-lane vectors of queries in the score tile, 1..8
     int64_t key_rows = 6;   // keys of the score tile, 1..24: q_vectors * key_rows accumulators (in 16 lanes)
     int64_t tail_rows = 2;  // keys of the score tile at the edges, divides key_rows
@@ -48,6 +50,8 @@ struct CpuParams {
     ProjectParams project_heads;
     ProjectParams project_out;
     AttendParams attend;
+    // attend for fewer queries, of which a wide tile would compute most in vain.
+    AttendParams attend_narrow = {.rows = 0}, attend_single = {.rows = 0};
     AttendParams attend_masked;
     AttendParams attend_guarded;
     AttendParams attend_probs;  // and of attend_scores
@@ -74,6 +78,9 @@ struct VectorUnit {
     bool fma;
 };
 VectorUnit vector_unit(std::string_view target);  // throws ConfigError for a target that isn't a CPU's
+
+// Whether a target with this schedule has the kernel (ATTNC_KERNEL_*).
+bool has_kernel(const CpuSchedule& schedule, int kernel);
 
 // Right for every configuration; good for common ones.
 CpuSchedule default_schedule(const Config& config, std::string_view target);

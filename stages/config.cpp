@@ -330,6 +330,8 @@ std::vector<int> kernels_of(const Config& config) {
     add(ATTNC_KERNEL_PROJECT_HEADS, config.in_proj);
     add(ATTNC_KERNEL_PROJECT_OUT, config.out_proj);
     add(ATTNC_KERNEL_ATTEND, true);
+    add(ATTNC_KERNEL_ATTEND_NARROW, true);  // these two where a target's schedule has them
+    add(ATTNC_KERNEL_ATTEND_SINGLE, true);
     add(ATTNC_KERNEL_ATTEND_MASKED, config.masks || config.alibi || config.softcap);
     add(ATTNC_KERNEL_ATTEND_GUARDED, true);  // any call may be causal, and a causal tile meets dropped values
     add(ATTNC_KERNEL_ATTEND_MERGE, true);

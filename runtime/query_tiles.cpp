@@ -1,0 +1,29 @@
+#include "runtime/query_tiles.h"
+
+#include "runtime/arithmetic.h"
+
+namespace attnc {
+namespace {
+
+// Along a diagonal a wide tile scores half a square of pairs in vain. With fewer keys than this that costs more than the
+// narrow tile's broadcasts, of which each serves fewer queries.
+constexpr int64_t kNarrowDiagonal = 512;
+
+}  // namespace
+
+QueryTiles next_query_tiles(const attnc_layer& layer, const QueryRange& range, int64_t first, int64_t end) {
+    const int64_t wide = layer.layout.tile_q;
+    const int64_t narrow = layer.layout.tile_q_narrow, single = layer.layout.tile_q_single;
+    const int64_t rows = range.rows;
+    if (single >= rows) return {ATTNC_KERNEL_ATTEND_SINGLE, rows};
+    if (narrow >= rows) return {ATTNC_KERNEL_ATTEND_NARROW, rows};
+    if (narrow > 0 && end - first < kNarrowDiagonal && !sees_all(range, first, end)) {
+        const int64_t whole = rows - rows % narrow;
+        return {ATTNC_KERNEL_ATTEND_NARROW, rows - whole > single ? rows : whole};
+    }
+    if (rows >= wide) return {ATTNC_KERNEL_ATTEND, rows - rows % wide};
+    if (narrow > 0 && rows <= narrow + single) return {ATTNC_KERNEL_ATTEND_NARROW, narrow};
+    return {ATTNC_KERNEL_ATTEND, rows};
+}
+
+}  // namespace attnc
