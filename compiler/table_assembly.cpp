@@ -17,13 +17,15 @@ static_assert(sizeof(attnc_kernel_entry) == 4 * 8 && offsetof(attnc_kernel_entry
               offsetof(attnc_kernel_entry, arguments) == 8 &&
               offsetof(attnc_kernel_entry, argument_count) == 16 &&
               offsetof(attnc_kernel_entry, scratch_bytes) == 24);
-static_assert(sizeof(attnc_layout) == 7 * 8 && offsetof(attnc_layout, panel) == 0 &&
-              offsetof(attnc_layout, out_panel) == 8 && offsetof(attnc_layout, tile_kv) == 16 &&
-              offsetof(attnc_layout, tile_q) == 24 && offsetof(attnc_layout, tile_q_narrow) == 32 &&
-              offsetof(attnc_layout, tile_q_single) == 40 && offsetof(attnc_layout, split_kv) == 48);
-static_assert(sizeof(attnc_target_entry) == 9 * 8 + ATTNC_KERNEL_COUNT * sizeof(attnc_kernel_entry) &&
+static_assert(sizeof(attnc_layout) == 11 * 8 && offsetof(attnc_layout, panel) == 0 &&
+              offsetof(attnc_layout, out_panel) == 8 && offsetof(attnc_layout, tile_rows) == 16 &&
+              offsetof(attnc_layout, tail_rows) == 24 && offsetof(attnc_layout, out_tile_rows) == 32 &&
+              offsetof(attnc_layout, out_tail_rows) == 40 && offsetof(attnc_layout, tile_kv) == 48 &&
+              offsetof(attnc_layout, tile_q) == 56 && offsetof(attnc_layout, tile_q_narrow) == 64 &&
+              offsetof(attnc_layout, tile_q_single) == 72 && offsetof(attnc_layout, split_kv) == 80);
+static_assert(sizeof(attnc_target_entry) == 13 * 8 + ATTNC_KERNEL_COUNT * sizeof(attnc_kernel_entry) &&
               offsetof(attnc_target_entry, name) == 0 && offsetof(attnc_target_entry, cpu_features) == 8 &&
-              offsetof(attnc_target_entry, layout) == 16 && offsetof(attnc_target_entry, kernels) == 72);
+              offsetof(attnc_target_entry, layout) == 16 && offsetof(attnc_target_entry, kernels) == 104);
 static_assert(sizeof(attnc_config) == 9 * 8 && offsetof(attnc_config, d_model) == 0 &&
               offsetof(attnc_config, num_heads) == 8 && offsetof(attnc_config, num_kv_heads) == 16 &&
               offsetof(attnc_config, head_dim) == 24 && offsetof(attnc_config, v_head_dim) == 32 &&
@@ -87,10 +89,15 @@ void write_target(Assembly& to, const LibraryPlan& plan, size_t index) {
     to.quad(target.features);
     to.quad(target.schedule.layout.panel);
     to.quad(target.schedule.layout.out_panel);
+    const CpuParams& params = target.schedule.params;
+    to.quad(params.project_heads.rows);
+    to.quad(params.project_heads_tail.rows);
+    to.quad(params.project_out.rows);
+    to.quad(params.project_out_tail.rows);
     to.quad(target.schedule.layout.tile_kv);
-    to.quad(target.schedule.params.attend.rows);  // tile_q
-    to.quad(target.schedule.params.attend_narrow.rows);
-    to.quad(target.schedule.params.attend_single.rows);
+    to.quad(params.attend.rows);  // tile_q
+    to.quad(params.attend_narrow.rows);
+    to.quad(params.attend_single.rows);
     to.quad(target.schedule.layout.split_kv);
     for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) {
         const PlannedKernel* planned = find_kernel(target, kernel);

@@ -112,7 +112,7 @@ public:
 
 protected:
     void generate_plain(const AttendParams& params) {
-        if (params.rows == 0) throw ConfigError("this target does without this kernel: its rows are 0");
+        this->check_there(params.rows);
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
         this->finish(in, params, context, row_stats);

@@ -33,6 +33,11 @@ protected:
                               default_schedule(complete(config), this->get_target().to_string()));
     }
 
+    // Of a kernel that a schedule may leave out.
+    static void check_there(int64_t rows) {
+        if (rows == 0) throw ConfigError("this target does without this kernel: its rows are 0");
+    }
+
     // A buffer whose dimensions all begin at 0. Halide takes stride 1 of the first for granted and checks it.
     template <typename Buffer>
     static void from_zero(Buffer& buffer) {

@@ -1,4 +1,4 @@
-// project_heads, project_out: the linear layers, from and into tokens.
+// project_heads, project_out and their tail kernels: the linear layers, from and into tokens.
 #include <algorithm>
 
 #include "generators/library_generator.h"
@@ -10,24 +10,32 @@ namespace {
 
 using namespace Halide;
 
-class ProjectHeads : public LibraryGenerator<ProjectHeads> {
+template <typename T>
+class HeadsGenerator : public LibraryGenerator<T> {
 public:
-    Input<Buffer<float, 2>> x{"x"};                      // (k, m)
-    Input<Buffer<float, 3>> weights{"weights"};          // (n, k, p)
-    Input<Buffer<float, 2>> bias_vector{"bias_vector"};  // (n, p)
-    Output<Buffer<float, 5>> y{"y"};                     // (n, a, m, c, h)
+    template <typename U>
+    using In = typename LibraryGenerator<T>::template Input<U>;
+    template <typename U>
+    using Out = typename LibraryGenerator<T>::template Output<U>;
 
-    void generate() {
-        const CpuSchedule schedule = cpu_schedule();
+    In<Buffer<float, 2>> x{"x"};                      // (k, m)
+    In<Buffer<float, 3>> weights{"weights"};          // (n, k, p)
+    In<Buffer<float, 2>> bias_vector{"bias_vector"};  // (n, p)
+    Out<Buffer<float, 5>> y{"y"};                     // (n, a, m, c, h)
+
+protected:
+    void generate_rows(const ProjectParams& params) {
+        this->check_there(params.rows);
+        const CpuSchedule schedule = this->cpu_schedule();
         const int panel = static_cast<int>(schedule.layout.panel);
-        const KernelConfig kernel = kernel_config();
+        const KernelConfig kernel = this->kernel_config();
         const int head =
             static_cast<int>(std::min({schedule.layout.panel, kernel.head_dim, kernel.v_head_dim}));
         const int heads = panel / head;
-        from_zero(x);
-        from_zero(weights, panel);
-        from_zero(bias_vector, panel);
-        from_zero(y, head);
+        this->from_zero(x);
+        this->from_zero(weights, panel);
+        this->from_zero(bias_vector, panel);
+        this->from_zero(y, head);
         y.dim(1).set_bounds(0, heads);
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
@@ -35,33 +43,60 @@ public:
         Projection stage(x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent());
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
         y(n, a, m, c, h) = stage.sums(n + head * a, m, c + y.dim(3).extent() * h);
-        schedule_project_heads(stage, y, {n, a, m, c, h}, schedule.params.project_heads, head, heads,
-                               get_target());
+        schedule_project_heads(stage, y, {n, a, m, c, h}, params, head, heads, this->get_target());
     }
 };
 
-class ProjectOut : public LibraryGenerator<ProjectOut> {
+class ProjectHeads : public HeadsGenerator<ProjectHeads> {
 public:
-    Input<Buffer<float, 2>> x{"x"};                      // (k, m)
-    Input<Buffer<float, 3>> weights{"weights"};          // (n, k, p)
-    Input<Buffer<float, 2>> bias_vector{"bias_vector"};  // (n, p)
-    Output<Buffer<float, 2>> out{"out"};                 // (n, m)
+    void generate() { generate_rows(cpu_schedule().params.project_heads); }
+};
 
-    void generate() {
-        const CpuSchedule schedule = cpu_schedule();
+class ProjectHeadsTail : public HeadsGenerator<ProjectHeadsTail> {
+public:
+    void generate() { generate_rows(cpu_schedule().params.project_heads_tail); }
+};
+
+template <typename T>
+class OutGenerator : public LibraryGenerator<T> {
+public:
+    template <typename U>
+    using In = typename LibraryGenerator<T>::template Input<U>;
+    template <typename U>
+    using Out = typename LibraryGenerator<T>::template Output<U>;
+
+    In<Buffer<float, 2>> x{"x"};                      // (k, m)
+    In<Buffer<float, 3>> weights{"weights"};          // (n, k, p)
+    In<Buffer<float, 2>> bias_vector{"bias_vector"};  // (n, p)
+    Out<Buffer<float, 2>> out{"out"};                 // (n, m)
+
+protected:
+    void generate_rows(const ProjectParams& params) {
+        this->check_there(params.rows);
+        const CpuSchedule schedule = this->cpu_schedule();
         const int panel = static_cast<int>(schedule.layout.out_panel);
-        from_zero(x);
-        from_zero(weights, panel);
-        from_zero(bias_vector, panel);
-        from_zero(out);
+        this->from_zero(x);
+        this->from_zero(weights, panel);
+        this->from_zero(bias_vector, panel);
+        this->from_zero(out);
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
         Projection stage(x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent());
         const Var n("n"), m("m");
         out(n, m) = stage.sums(n % panel, m, n / panel);
-        schedule_project_out(stage, out, {n, m}, schedule.params.project_out, panel, get_target());
+        schedule_project_out(stage, out, {n, m}, params, panel, this->get_target());
     }
+};
+
+class ProjectOut : public OutGenerator<ProjectOut> {
+public:
+    void generate() { generate_rows(cpu_schedule().params.project_out); }
+};
+
+class ProjectOutTail : public OutGenerator<ProjectOutTail> {
+public:
+    void generate() { generate_rows(cpu_schedule().params.project_out_tail); }
 };
 
 }  // namespace
@@ -69,3 +104,5 @@ public:
 
 HALIDE_REGISTER_GENERATOR(attnc::ProjectHeads, project_heads)
 HALIDE_REGISTER_GENERATOR(attnc::ProjectOut, project_out)
+HALIDE_REGISTER_GENERATOR(attnc::ProjectHeadsTail, project_heads_tail)
+HALIDE_REGISTER_GENERATOR(attnc::ProjectOutTail, project_out_tail)

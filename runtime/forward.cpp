@@ -55,7 +55,9 @@ attnc_status run_wave(attnc_error* error, const Wave& wave) {
     int64_t lists = 0;
     first[lists++] = key_addend_work(wave);
     first[lists++] = key_runs_work(wave);
-    for (int64_t i = 0; i < projections; ++i) first[lists++] = work_of(in[i]);
+    for (int64_t i = 0; i < projections; ++i) {
+        if (in[i].together > 0) first[lists++] = work_of(in[i]);
+    }
     ATTNC_TRY(run_stage(error, wave, first, lists));
     if (wave.request.seq_q == 0) return ATTNC_OK;
 

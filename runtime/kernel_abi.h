@@ -36,6 +36,8 @@
  *     All extents of n and a are fixed by the configuration; k, m, c, h are free.
  * project_out    x (k, m), weights (n, k, p), bias_vector (n, p) -> out (n, m)
  *     the same with panels of `out_panel` columns side by side; the last panel may be cut short by the extent of out.
+ * project_heads_tail, project_out_tail  the same arguments and bits, in steps of other rows (attnc_layout.tile_rows): some of
+ *     both make up any number of rows.
  * attend         q (d, i), k (d, j), v (d, j), qk_scale, first_key, last_key -> context (d, i), row_stats (i, 2)
  *     softmax attention of one head of one item over one block of keys; query i sees key j when
  *     max(0, i + first_key) <= j < min(extent_j, i + last_key). row_stats holds what joins blocks and gives lse and
@@ -83,23 +85,25 @@
  *     cosine and sine of position times frequency, times magnitude. A frequency is a fraction of a turn for each unit
  *     of position, in units of 2^-64. Each is off by at most 1.02 * 2^-24 times magnitude.
  */
-#define ATTNC_KERNELS(X)              \
-    X(PROJECT_HEADS, project_heads)   \
-    X(PROJECT_OUT, project_out)       \
-    X(ATTEND, attend)                 \
-    X(ATTEND_NARROW, attend_narrow)   \
-    X(ATTEND_SINGLE, attend_single)   \
-    X(ATTEND_MASKED, attend_masked)   \
-    X(ATTEND_GUARDED, attend_guarded) \
-    X(ATTEND_MERGE, attend_merge)     \
-    X(ATTEND_LSE, attend_lse)         \
-    X(ATTEND_PROBS, attend_probs)     \
-    X(SPLIT_HEADS, split_heads)       \
-    X(MERGE_HEADS, merge_heads)       \
-    X(ATTEND_DECODE, attend_decode)   \
-    X(ATTEND_SCORES, attend_scores)   \
-    X(NORM_HEADS, norm_heads)         \
-    X(ROTATE_HEADS, rotate_heads)     \
+#define ATTNC_KERNELS(X)                      \
+    X(PROJECT_HEADS, project_heads)           \
+    X(PROJECT_OUT, project_out)               \
+    X(PROJECT_HEADS_TAIL, project_heads_tail) \
+    X(PROJECT_OUT_TAIL, project_out_tail)     \
+    X(ATTEND, attend)                         \
+    X(ATTEND_NARROW, attend_narrow)           \
+    X(ATTEND_SINGLE, attend_single)           \
+    X(ATTEND_MASKED, attend_masked)           \
+    X(ATTEND_GUARDED, attend_guarded)         \
+    X(ATTEND_MERGE, attend_merge)             \
+    X(ATTEND_LSE, attend_lse)                 \
+    X(ATTEND_PROBS, attend_probs)             \
+    X(SPLIT_HEADS, split_heads)               \
+    X(MERGE_HEADS, merge_heads)               \
+    X(ATTEND_DECODE, attend_decode)           \
+    X(ATTEND_SCORES, attend_scores)           \
+    X(NORM_HEADS, norm_heads)                 \
+    X(ROTATE_HEADS, rotate_heads)             \
     X(ROTARY_ANGLES, rotary_angles)
 
 /* Arguments of kernels: X(id, name). A kernel with an argument of any other name does not build. */
@@ -188,8 +192,10 @@ typedef struct attnc_kernel_entry {
 
 /* Numbers that decide memory between kernels; one set per target. In elements. */
 typedef struct attnc_layout {
-    int64_t panel;         /* columns of a packed panel of wq, wk, wv; a multiple of 16 */
-    int64_t out_panel;     /* columns of a packed panel of wo; a multiple of 16 */
+    int64_t panel;     /* columns of a packed panel of wq, wk, wv; a multiple of 16 */
+    int64_t out_panel; /* columns of a packed panel of wo; a multiple of 16 */
+    /* Rows of a step of project_heads and of its tail kernel, then of project_out and its; a tail's 0: not there. */
+    int64_t tile_rows, tail_rows, out_tile_rows, out_tail_rows;
     int64_t tile_kv;       /* keys in one block of attend; blocks start at multiples of it */
     int64_t tile_q;        /* queries that one call of attend handles best; a task takes a multiple of it */
     int64_t tile_q_narrow; /* the same of attend_narrow, fewer; 0: the target does without that kernel */

@@ -26,8 +26,10 @@ int64_t arguments_of(int kernel) {
     constexpr int64_t kTables = bit(ATTNC_ARGUMENT_COS_TABLE) | bit(ATTNC_ARGUMENT_SIN_TABLE);
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_HEADS:
+        case ATTNC_KERNEL_PROJECT_HEADS_TAIL:
             return kProject | bit(ATTNC_ARGUMENT_Y);
         case ATTNC_KERNEL_PROJECT_OUT:
+        case ATTNC_KERNEL_PROJECT_OUT_TAIL:
             return kProject | bit(ATTNC_ARGUMENT_OUT);
         case ATTNC_KERNEL_ATTEND:
         case ATTNC_KERNEL_ATTEND_NARROW:
@@ -79,6 +81,10 @@ const char* argument_name(int64_t argument) {
 // Whether forward of this configuration can call the kernel.
 bool is_called(int64_t flags, const attnc_layout& layout, int kernel) {
     switch (kernel) {
+        case ATTNC_KERNEL_PROJECT_HEADS_TAIL:
+            return (flags & ATTNC_CONFIG_IN_PROJ) != 0 && layout.tail_rows != 0;
+        case ATTNC_KERNEL_PROJECT_OUT_TAIL:
+            return (flags & ATTNC_CONFIG_OUT_PROJ) != 0 && layout.out_tail_rows != 0;
         case ATTNC_KERNEL_ATTEND_NARROW:
             return layout.tile_q_narrow != 0;
         case ATTNC_KERNEL_ATTEND_SINGLE:
@@ -173,6 +179,8 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
         int64_t value, multiple, most = kMost;
     } numbers[] = {{"panel", l.panel, ATTNC_HEAD_ALIGN},
                    {"out_panel", l.out_panel, ATTNC_HEAD_ALIGN},
+                   {"tile_rows", l.tile_rows, 1},
+                   {"out_tile_rows", l.out_tile_rows, 1},
                    {"tile_kv", l.tile_kv, 1},
                    {"tile_q", l.tile_q, 1},
                    {"split_kv", l.split_kv, ATTNC_RUN_KEYS, ATTNC_MAX_SPLIT_KV}};
@@ -186,11 +194,17 @@ attnc_status check_layout(attnc_error* error, const attnc_target_entry& target, 
     const struct {
         const char* name;
         int64_t value;
-    } fewer[] = {{"tile_q_narrow", l.tile_q_narrow}, {"tile_q_single", l.tile_q_single}};
+        const char* than;
+        int64_t less_than;
+    } fewer[] = {{"tail_rows", l.tail_rows, "tile_rows", l.tile_rows},
+                 {"out_tail_rows", l.out_tail_rows, "out_tile_rows", l.out_tile_rows},
+                 {"tile_q_narrow", l.tile_q_narrow, "tile_q", l.tile_q},
+                 {"tile_q_single", l.tile_q_single, "tile_q", l.tile_q}};
     for (const auto& number : fewer) {
-        if (number.value < 0 || number.value >= l.tile_q) {
-            return bad_table(error, {"the library's ", number.name, " for target ", target.name, " is ",
-                                     number.value, ", wanted 0 to ", l.tile_q - 1});
+        if (number.value < 0 || number.value >= number.less_than) {
+            return bad_table(
+                error, {"the library's ", number.name, " for target ", target.name, " is ", number.value,
+                        ", wanted less than ", number.than, ", ", number.less_than});
         }
     }
     if ((config.flags & ATTNC_CONFIG_IN_PROJ) != 0 &&

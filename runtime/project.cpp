@@ -10,12 +10,13 @@ namespace {
 constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kMaxSpan = INT32_MAX;
 
-// Weights of one piece of work: they stay in a core's L2 while the rows of all chunks stream past.
-constexpr int64_t kGroupBytes = 1 << 20;
+// Weights of one piece of work: they stay in a core's L2, with some of the rows, while all chunks of rows stream past.
+// Those of Q, K and V for one part of the heads may be more: the rows are then read once for all three.
+constexpr int64_t kGroupBytes = 1 << 19;
+constexpr int64_t kTogetherBytes = 3 << 18;
 
-// Rows of one piece of work: enough to hide what a call costs, few enough that inputs and outputs of a group
-// stay in L2 beside the weights.
-constexpr int64_t kChunkRows = 150;
+// Rows of one piece of work: enough to hide what a call costs, few enough that they stay in L2 beside the weights.
+constexpr int64_t kChunkBytes = 1 << 18;
 constexpr int64_t kLeastChunkRows = 24;
 
 constexpr int64_t kTasksPerThread = 4;
@@ -39,22 +40,66 @@ void split_panels(Projection& p, int64_t panels) {
     p.group_parts = divide_up(p.heads.groups, p.group_step);
 }
 
+int64_t chunks_of(const Projection& p) {
+    const int64_t row_bytes = (p.weights != nullptr ? p.weights->inner : p.features) * kFloat;
+    const int64_t rows = most(kChunkBytes / row_bytes, kLeastChunkRows);
+    return most((p.rows.total + rows / 2) / rows, 1);
+}
+
+// Whether two projections read the same rows of the same tokens.
+bool same_rows(const Projection& a, const Projection& b) {
+    return a.from.data == b.from.data && a.from.batch_stride == b.from.batch_stride &&
+           a.from.row_stride == b.from.row_stride && a.rows.kind == b.rows.kind &&
+           a.rows.total == b.rows.total;
+}
+
+// Lets pieces of work make the same part of the heads of Q, K and V, so that rows are read once for all three, if that
+// leaves work for all threads and the weights of a part fit.
+bool take_together(Projection* projections, int64_t count, int64_t concurrency) {
+    int64_t fewest = projections[0].heads.groups, bytes = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const Projection& p = projections[i];
+        if (p.weights == nullptr || !same_rows(p, projections[0])) return false;
+        fewest = least(fewest, p.heads.groups);
+        bytes += p.heads.panels() * p.weights->panel_bytes();
+    }
+    const int64_t chunks = chunks_of(projections[0]);
+    for (int64_t parts = 1; parts <= fewest; ++parts) {
+        bool even = bytes / parts <= kTogetherBytes &&
+                    (concurrency == 1 || parts * chunks >= kTasksPerThread * concurrency);
+        for (int64_t i = 0; i < count; ++i) even = even && projections[i].heads.groups % parts == 0;
+        if (!even) continue;
+        for (int64_t i = 0; i < count; ++i) {
+            Projection& p = projections[i];
+            split_panels(p, p.heads.panels() / parts);
+            if (p.group_parts != parts || p.panel_parts != 1) return false;
+            p.rows.chunks = chunks;
+            p.together = i == 0 ? count : 0;
+        }
+        return true;
+    }
+    return false;
+}
+
 // Chooses pieces of work: panels in groups that fit L2, rows in chunks; smaller ones where threads would be
 // idle.
 void divide_work(Projection* projections, int64_t count, int64_t concurrency) {
-    int64_t panels[3] = {};
-    for (int64_t i = 0; i < count; ++i) {
-        Projection& p = projections[i];
-        p.rows.chunks = most((p.rows.total + kChunkRows / 2) / kChunkRows, 1);
-        panels[i] = p.weights != nullptr ? most(kGroupBytes / p.weights->panel_bytes(), 1) : INT64_MAX;
-        split_panels(p, panels[i]);
-    }
     const auto work = [&] {
         int64_t sum = 0;
         for (int64_t i = 0; i < count; ++i) sum += projections[i].count();
         return sum;
     };
-    bool smaller = concurrency > 1;
+    bool smaller = count > 0 && !take_together(projections, count, concurrency);
+    if (smaller) {
+        for (int64_t i = 0; i < count; ++i) {
+            Projection& p = projections[i];
+            p.rows.chunks = chunks_of(p);
+            split_panels(p,
+                         p.weights != nullptr ? most(kGroupBytes / p.weights->panel_bytes(), 1) : INT64_MAX);
+            p.together = 1;
+        }
+    }
+    smaller = smaller && concurrency > 1;
     while (smaller && work() < kTasksPerThread * concurrency) {
         smaller = false;
         for (int64_t i = 0; i < count; ++i) {
@@ -103,7 +148,7 @@ float* caller_row_out(const Projection& p, const Stretch& s) {
     return p.to.data + p.rows.origin(s.item) * p.to.batch_stride + s.item_row * p.to.row_stride;
 }
 
-bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s,
+bool project_heads(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, int kernel,
                    Worker& worker) {
     const PackedWeights& w = *p.weights;
     const HeadPanels& h = p.heads;
@@ -126,10 +171,11 @@ bool project_heads(const Wave& wave, const Projection& p, const Part& part, cons
     call.set(ATTNC_ARGUMENT_WEIGHTS, weights);
     call.set(ATTNC_ARGUMENT_BIAS_VECTOR, bias);
     call.set(ATTNC_ARGUMENT_Y, y);
-    return call.run(wave.layer.kernel(ATTNC_KERNEL_PROJECT_HEADS), worker.task);
+    return call.run(wave.layer.kernel(kernel), worker.task);
 }
 
-bool project_out(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+bool project_out(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, int kernel,
+                 Worker& worker) {
     const PackedWeights& w = *p.weights;
     const int64_t first_column = part.first_panel * w.panel;
     const int64_t columns = least(part.panels * w.panel, p.features - first_column);
@@ -144,7 +190,32 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
     call.set(ATTNC_ARGUMENT_WEIGHTS, weights);
     call.set(ATTNC_ARGUMENT_BIAS_VECTOR, bias);
     call.set(ATTNC_ARGUMENT_OUT, out);
-    return call.run(wave.layer.kernel(ATTNC_KERNEL_PROJECT_OUT), worker.task);
+    return call.run(wave.layer.kernel(kernel), worker.task);
+}
+
+// How many of `rows` the kernel takes and how many its tail kernel, so that their tiles overhang least.
+int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail) {
+    int64_t fewest = divide_up(rows, tile) * tile, whole = rows;
+    for (int64_t tails = 1; tail > 0 && fewest > rows && (tails - 1) * tail < rows; ++tails) {
+        const int64_t rest = most(rows - tails * tail, 0), made = divide_up(rest, tile) * tile + tails * tail;
+        if (made < fewest) fewest = made, whole = rest;
+    }
+    return whole;
+}
+
+bool project(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+    const attnc_layout& l = wave.layer.layout;
+    const int64_t whole = p.heads_out ? whole_tile_rows(s.count, l.tile_rows, l.tail_rows)
+                                      : whole_tile_rows(s.count, l.out_tile_rows, l.out_tail_rows);
+    const Stretch first = {s.item, s.item_row, s.row, whole};
+    const Stretch rest = {s.item, s.item_row + whole, s.row + whole, s.count - whole};
+    const auto run = [&](const Stretch& rows, int heads_kernel, int out_kernel) {
+        if (rows.count == 0) return true;
+        return p.heads_out ? project_heads(wave, p, part, rows, heads_kernel, worker)
+                           : project_out(wave, p, part, rows, out_kernel, worker);
+    };
+    return run(first, ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT) &&
+           run(rest, ATTNC_KERNEL_PROJECT_HEADS_TAIL, ATTNC_KERNEL_PROJECT_OUT_TAIL);
 }
 
 // One head at a time, so that no stride between heads is too large for a kernel.
@@ -191,8 +262,7 @@ const char* kernel_of(const Projection& p) {
     return p.heads_out ? "split_heads" : "merge_heads";
 }
 
-bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t index, const char** refused) {
-    const auto& p = *static_cast<const Projection*>(data);
+bool run_part(const Wave& wave, const Projection& p, Worker& worker, int64_t index, const char** refused) {
     const Part part = part_of(p, index);
     const int64_t end = chunk_begin(p.rows, part.chunk + 1);
     for (int64_t row = chunk_begin(p.rows, part.chunk); row < end;) {
@@ -203,8 +273,7 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
                 done = copy_heads(wave, p, h, s, worker);
             }
         } else {
-            done =
-                p.heads_out ? project_heads(wave, p, part, s, worker) : project_out(wave, p, part, s, worker);
+            done = project(wave, p, part, s, worker);
         }
         if (!done) {
             *refused = kernel_of(p);
@@ -213,6 +282,14 @@ bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t 
         if (p.steps.any() && !finish_heads(wave, p, part, s, worker, refused)) return false;
         if (p.keeps != Keeps::kNothing) keep_part(wave, p, part, s);
         row += s.count;
+    }
+    return true;
+}
+
+bool run_projection(const Wave& wave, const void* data, Worker& worker, int64_t index, const char** refused) {
+    const auto* const first = static_cast<const Projection*>(data);
+    for (const Projection* p = first; p != first + first->together; ++p) {
+        if (!run_part(wave, *p, worker, index, refused)) return false;
     }
     return true;
 }

@@ -25,6 +25,8 @@ struct Projection {
     int64_t features;    // of a head on the caller's side; out: of the caller's output row
     int64_t panel_step, group_step;  // panels of a head, and groups of heads, in one piece of work
     int64_t panel_parts, group_parts;
+    // Projections from this one on that one piece of work makes, of the same rows; 0: this one comes with one before it.
+    int64_t together = 1;
     int64_t count() const { return rows.chunks * panel_parts * group_parts; }
 };
 

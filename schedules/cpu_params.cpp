@@ -36,6 +36,8 @@ void for_each_field(Schedule& schedule, const Visit& visit) {
     auto& params = schedule.params;
     visit("project_heads.rows", params.project_heads.rows);
     visit("project_out.rows", params.project_out.rows);
+    visit("project_heads_tail.rows", params.project_heads_tail.rows);
+    visit("project_out_tail.rows", params.project_out_tail.rows);
     const auto attend = [&](const std::string& kernel, auto& fields) {
         visit(kernel + ".rows", fields.rows);
         visit(kernel + ".q_vectors", fields.q_vectors);
@@ -150,6 +152,19 @@ void check_project(const std::string& kernel, const ProjectParams& params, int64
     check_registers(kernel + ": the tile", params.rows, panel, unit);
 }
 
+// A form of fewer rows than another one has, if it is there.
+void check_fewer(const std::string& kernel, int64_t rows, const std::string& other, int64_t other_rows) {
+    if (rows < other_rows) return;
+    fail(kernel + ".rows " + number(rows) + " is not less than " + other + ".rows " + number(other_rows));
+}
+
+void check_tail(const std::string& kernel, const ProjectParams& params, const ProjectParams& tail,
+                int64_t panel, const VectorUnit& unit) {
+    if (tail.rows == 0) return;
+    check_project(kernel + "_tail", tail, panel, unit);
+    check_fewer(kernel + "_tail", tail.rows, kernel, params.rows);
+}
+
 void check_attend(const std::string& kernel, const AttendParams& params, const Config& config,
                   const VectorUnit& unit) {
     check_range(kernel + ".q_vectors", params.q_vectors, 1, 8);
@@ -177,16 +192,12 @@ void check_attend(const std::string& kernel, const AttendParams& params, const C
     check_registers(kernel + ": the tile of contexts", params.context_rows, params.context_columns, unit);
 }
 
-// A form for fewer queries than another one has, if it is there.
 void check_fewer_queries(const std::string& kernel, const AttendParams& params,
                          const std::string& wider_kernel, const AttendParams& wider, const Config& config,
                          const VectorUnit& unit) {
     if (params.rows == 0) return;
     check_attend(kernel, params, config, unit);
-    if (params.rows >= wider.rows) {
-        fail(kernel + ".rows " + number(params.rows) + " is not less than " + wider_kernel + ".rows " +
-             number(wider.rows));
-    }
+    check_fewer(kernel, params.rows, wider_kernel, wider.rows);
 }
 
 void check_power(const std::string& name, int64_t value, int64_t high) {
@@ -340,6 +351,10 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
     CpuParams& params = schedule.params;
     params.project_heads.rows = best_rows(schedule.layout.panel, unit);
     params.project_out.rows = best_rows(schedule.layout.out_panel, unit);
+    // Of a tile of few rows the tail would waste more than it saves: its loop is short of independent sums.
+    const auto tail_of = [](int64_t rows) { return rows >= 4 ? rows - 1 : 0; };
+    params.project_heads_tail.rows = tail_of(params.project_heads.rows);
+    params.project_out_tail.rows = tail_of(params.project_out.rows);
     if (unit.registers >= 32) {
         // 4 x 6 vectors are 24 accumulators, for 10 loads in 24 multiply-adds. The edges take 2 keys at a
         // time: 8 accumulators are the least that hide the latency of a multiply-add.
@@ -368,6 +383,8 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
 }
 
 bool has_kernel(const CpuSchedule& schedule, int kernel) {
+    if (kernel == ATTNC_KERNEL_PROJECT_HEADS_TAIL) return schedule.params.project_heads_tail.rows > 0;
+    if (kernel == ATTNC_KERNEL_PROJECT_OUT_TAIL) return schedule.params.project_out_tail.rows > 0;
     if (kernel == ATTNC_KERNEL_ATTEND_NARROW) return schedule.params.attend_narrow.rows > 0;
     if (kernel == ATTNC_KERNEL_ATTEND_SINGLE) return schedule.params.attend_single.rows > 0;
     return true;
@@ -379,6 +396,8 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_layout(schedule.layout, config);
     check_project("project_heads", params.project_heads, schedule.layout.panel, unit);
     check_project("project_out", params.project_out, schedule.layout.out_panel, unit);
+    check_tail("project_heads", params.project_heads, params.project_heads_tail, schedule.layout.panel, unit);
+    check_tail("project_out", params.project_out, params.project_out_tail, schedule.layout.out_panel, unit);
     check_attend("attend", params.attend, config, unit);
     check_fewer_queries("attend_narrow", params.attend_narrow, "attend", params.attend, config, unit);
     const bool narrow = params.attend_narrow.rows > 0;

@@ -11,10 +11,11 @@
 
 namespace attnc {
 
-// project_heads and project_out: the register tile is `rows` x panel.
+// project_heads, project_out and their tail kernels: the register tile is `rows` x panel.
 struct ProjectParams {
-    int64_t rows =
-        6;  // rows of the register tile, 1..32: rows * panel / vector accumulators must fit the registers
+    // Rows of the register tile, 1..32: rows * panel / vector accumulators must fit the registers. 0 in a tail kernel:
+    // the target does without.
+    int64_t rows = 6;
     bool operator==(const ProjectParams&) const = default;
 };
 
@@ -49,6 +50,8 @@ struct DecodeParams {
 struct CpuParams {
     ProjectParams project_heads;
     ProjectParams project_out;
+    // With a row less than those: tiles of both make up any number of rows, where one would overhang by up to a tile.
+    ProjectParams project_heads_tail = {.rows = 0}, project_out_tail = {.rows = 0};
     AttendParams attend;
     // attend for fewer queries, of which a wide tile would compute most in vain.
     AttendParams attend_narrow = {.rows = 0}, attend_single = {.rows = 0};

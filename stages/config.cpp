@@ -329,8 +329,11 @@ std::vector<int> kernels_of(const Config& config) {
     };
     add(ATTNC_KERNEL_PROJECT_HEADS, config.in_proj);
     add(ATTNC_KERNEL_PROJECT_OUT, config.out_proj);
+    // Tail, narrow and single kernels where a target's schedule has them.
+    add(ATTNC_KERNEL_PROJECT_HEADS_TAIL, config.in_proj);
+    add(ATTNC_KERNEL_PROJECT_OUT_TAIL, config.out_proj);
     add(ATTNC_KERNEL_ATTEND, true);
-    add(ATTNC_KERNEL_ATTEND_NARROW, true);  // these two where a target's schedule has them
+    add(ATTNC_KERNEL_ATTEND_NARROW, true);
     add(ATTNC_KERNEL_ATTEND_SINGLE, true);
     add(ATTNC_KERNEL_ATTEND_MASKED, config.masks || config.alibi || config.softcap);
     add(ATTNC_KERNEL_ATTEND_GUARDED, true);  // any call may be causal, and a causal tile meets dropped values
@@ -395,6 +398,7 @@ std::string kernel_config(const Config& config, int kernel) {
     KernelConfig parts{.head_dim = ATTNC_HEAD_ALIGN, .v_head_dim = ATTNC_HEAD_ALIGN};
     switch (kernel) {
         case ATTNC_KERNEL_PROJECT_OUT:
+        case ATTNC_KERNEL_PROJECT_OUT_TAIL:
         case ATTNC_KERNEL_SPLIT_HEADS:
         case ATTNC_KERNEL_MERGE_HEADS:
         case ATTNC_KERNEL_ROTATE_HEADS:

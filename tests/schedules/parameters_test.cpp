@@ -83,23 +83,35 @@ TEST_P(Parameters, ChangeNoBit) {
     for (const LayerCall& call : {masked_call(), causal_call()}) expect_same_bits(call, target, schedule);
 }
 
+const std::string kOneForm = "attend_narrow.rows:0,attend_single.rows:0";
+const std::string kNarrow =
+    "attend_narrow.q_vectors:1,attend_narrow.key_rows:1,attend_narrow.tail_rows:1,"
+    "attend_narrow.context_rows:1,attend_narrow.context_columns:16,attend_narrow.rows:";
+const std::string kSingle =
+    "attend_single.q_vectors:1,attend_single.key_rows:2,attend_single.tail_rows:2,"
+    "attend_single.context_rows:2,attend_single.context_columns:16,attend_single.rows:";
+
 // Every field with a value that isn't its default, within what the smallest instruction set's registers hold.
 INSTANTIATE_TEST_SUITE_P(
     EveryField, Parameters,
-    ::testing::Combine(::testing::ValuesIn(all_targets()),
-                       ::testing::Values("panel:16", "out_panel:16,project_out.rows:2",
-                                         "project_heads.rows:1", "project_out.rows:1", "attend.rows:8",
-                                         "attend.q_vectors:1,attend.rows:16",
-                                         "attend.key_rows:1,attend.tail_rows:1", "attend.context_rows:1",
-                                         "attend.context_columns:16,attend.context_rows:2",
-                                         "attend_masked.rows:8,attend_masked.context_rows:1",
-                                         "attend_masked.key_rows:1,attend_masked.tail_rows:1",
-                                         "attend_masked.rows:12,attend_masked.context_rows:2",
-                                         "attend_masked.q_vectors:1,attend_masked.rows:16",
-                                         "attend_guarded.rows:8,attend_guarded.context_rows:1",
-                                         "attend_guarded.key_rows:1,attend_guarded.tail_rows:1",
-                                         "attend_probs.rows:8",
-                                         "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
+    ::testing::Combine(
+        ::testing::ValuesIn(all_targets()),
+        ::testing::Values("panel:16", "out_panel:16,project_out.rows:2,project_out_tail.rows:1",
+                          "project_heads.rows:1,project_heads_tail.rows:0",
+                          "project_out.rows:1,project_out_tail.rows:0",
+                          "project_heads_tail.rows:0,project_out_tail.rows:0",
+                          "project_heads_tail.rows:1,project_out_tail.rows:1", kOneForm + ",attend.rows:8",
+                          kOneForm + ",attend.q_vectors:1,attend.rows:16", kOneForm,
+                          kNarrow + "8," + kSingle + "4", kNarrow + "8,attend_single.rows:0",
+                          "attend_narrow.rows:0," + kSingle + "12", "attend.key_rows:1,attend.tail_rows:1",
+                          "attend.context_rows:1", "attend.context_columns:16,attend.context_rows:2",
+                          "attend_masked.rows:8,attend_masked.context_rows:1",
+                          "attend_masked.key_rows:1,attend_masked.tail_rows:1",
+                          "attend_masked.rows:12,attend_masked.context_rows:2",
+                          "attend_masked.q_vectors:1,attend_masked.rows:16",
+                          "attend_guarded.rows:8,attend_guarded.context_rows:1",
+                          "attend_guarded.key_rows:1,attend_guarded.tail_rows:1", "attend_probs.rows:8",
+                          "attend_probs.key_rows:1,attend_probs.tail_rows:1")));
 
 class DecodeParameters : public TargetTest {};
 

@@ -160,7 +160,11 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         };
         set(ATTNC_KERNEL_PROJECT_HEADS, {project, {ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_PROJECT_OUT, {project, {ATTNC_ARGUMENT_OUT}});
+        set(ATTNC_KERNEL_PROJECT_HEADS_TAIL, {project, {ATTNC_ARGUMENT_Y}});
+        set(ATTNC_KERNEL_PROJECT_OUT_TAIL, {project, {ATTNC_ARGUMENT_OUT}});
         set(ATTNC_KERNEL_ATTEND, {scores, attend});
+        set(ATTNC_KERNEL_ATTEND_NARROW, {scores, attend});
+        set(ATTNC_KERNEL_ATTEND_SINGLE, {scores, attend});
         set(ATTNC_KERNEL_ATTEND_MASKED, {scores, attend, masks});
         set(ATTNC_KERNEL_ATTEND_GUARDED, {scores, attend, masks});
         set(ATTNC_KERNEL_ATTEND_MERGE,
@@ -662,8 +666,16 @@ attnc_kernel_argv body_of(const Config& config, int kernel) {
             return entry<ATTNC_KERNEL_PROJECT_HEADS, project>;
         case ATTNC_KERNEL_PROJECT_OUT:
             return entry<ATTNC_KERNEL_PROJECT_OUT, project>;
+        case ATTNC_KERNEL_PROJECT_HEADS_TAIL:
+            return entry<ATTNC_KERNEL_PROJECT_HEADS_TAIL, project>;
+        case ATTNC_KERNEL_PROJECT_OUT_TAIL:
+            return entry<ATTNC_KERNEL_PROJECT_OUT_TAIL, project>;
         case ATTNC_KERNEL_ATTEND:
             return entry<ATTNC_KERNEL_ATTEND, attend>;
+        case ATTNC_KERNEL_ATTEND_NARROW:
+            return entry<ATTNC_KERNEL_ATTEND_NARROW, attend>;
+        case ATTNC_KERNEL_ATTEND_SINGLE:
+            return entry<ATTNC_KERNEL_ATTEND_SINGLE, attend>;
         case ATTNC_KERNEL_ATTEND_MASKED:
             return entry<ATTNC_KERNEL_ATTEND_MASKED, attend>;
         case ATTNC_KERNEL_ATTEND_GUARDED:
@@ -704,9 +716,25 @@ attnc_target_entry make_target(const Config& config, const FakeLayout& layout, c
     attnc_target_entry target = {};
     target.name = name;
     target.cpu_features = features;
-    target.layout = {layout.panel != 0 ? layout.panel : padded_head(config.head_dim), layout.out_panel,
-                     layout.tile_kv, layout.tile_q, layout.split_kv};
-    for (const int kernel : kernels_of(config)) target.kernels[kernel] = entry_of(config, kernel);
+    target.layout = {layout.panel != 0 ? layout.panel : padded_head(config.head_dim),
+                     layout.out_panel,
+                     layout.tile_rows,
+                     layout.tail_rows,
+                     layout.tile_rows,
+                     layout.tail_rows,
+                     layout.tile_kv,
+                     layout.tile_q,
+                     layout.tile_q_narrow,
+                     layout.tile_q_single,
+                     layout.split_kv};
+    for (const int kernel : kernels_of(config)) {
+        const bool left_out =
+            (kernel == ATTNC_KERNEL_ATTEND_NARROW && layout.tile_q_narrow == 0) ||
+            (kernel == ATTNC_KERNEL_ATTEND_SINGLE && layout.tile_q_single == 0) ||
+            ((kernel == ATTNC_KERNEL_PROJECT_HEADS_TAIL || kernel == ATTNC_KERNEL_PROJECT_OUT_TAIL) &&
+             layout.tail_rows == 0);
+        if (!left_out) target.kernels[kernel] = entry_of(config, kernel);
+    }
     return target;
 }
 

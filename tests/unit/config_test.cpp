@@ -254,14 +254,20 @@ std::string kernel_names(std::string_view config) {
 TEST(KernelsOf, HoldsWhatTheConfigurationCanCall) {
     EXPECT_EQ(
         kernel_names("d512_h8_f32"),
-        "project_heads project_out attend attend_masked attend_guarded attend_merge attend_lse attend_probs");
-    EXPECT_EQ(kernel_names("d512_h8_f32_nomask_noprobs"),
-              "project_heads project_out attend attend_guarded attend_merge attend_lse");
+        "project_heads project_out project_heads_tail project_out_tail attend attend_narrow attend_single "
+        "attend_masked attend_guarded attend_merge attend_lse attend_probs");
+    EXPECT_EQ(
+        kernel_names("d512_h8_f32_nomask_noprobs"),
+        "project_heads project_out project_heads_tail project_out_tail attend attend_narrow attend_single "
+        "attend_guarded attend_merge attend_lse");
     EXPECT_EQ(kernel_names("d512_h8_f32_noin_noout_noprobs"),
-              "attend attend_masked attend_guarded attend_merge attend_lse split_heads merge_heads");
-    EXPECT_EQ(kernel_names("d512_h8_f32_nomask_noprobs_softcap_qknorm_rope_cache_scores"),
-              "project_heads project_out attend attend_masked attend_guarded attend_merge attend_lse "
-              "attend_decode attend_scores norm_heads rotate_heads rotary_angles");
+              "attend attend_narrow attend_single attend_masked attend_guarded attend_merge attend_lse "
+              "split_heads merge_heads");
+    EXPECT_EQ(
+        kernel_names("d512_h8_f32_nomask_noprobs_softcap_qknorm_rope_cache_scores"),
+        "project_heads project_out project_heads_tail project_out_tail attend attend_narrow attend_single "
+        "attend_masked attend_guarded attend_merge attend_lse "
+        "attend_decode attend_scores norm_heads rotate_heads rotary_angles");
 }
 
 TEST(KernelsOf, NamesAndNumbersBelongTogether) {
@@ -269,11 +275,12 @@ TEST(KernelsOf, NamesAndNumbersBelongTogether) {
         EXPECT_EQ(kernel_by_name(kernel_name(kernel)), kernel);
     }
     EXPECT_EQ(error_of([] { kernel_by_name("attention"); }),
-              "kernel 'attention' is unknown, known are project_heads, project_out, attend, attend_masked, "
+              "kernel 'attention' is unknown, known are project_heads, project_out, "
+              "project_heads_tail, project_out_tail, attend, attend_narrow, attend_single, attend_masked, "
               "attend_guarded, attend_merge, attend_lse, attend_probs, split_heads, merge_heads, "
               "attend_decode, attend_scores, norm_heads, rotate_heads, rotary_angles");
     EXPECT_EQ(error_of([] { kernel_name(-1); }), "kernel number -1 is unknown");
-    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 15 is unknown");
+    EXPECT_EQ(error_of([] { kernel_name(ATTNC_KERNEL_COUNT); }), "kernel number 19 is unknown");
 }
 
 TEST(KernelConfig, DependsOnPaddedHeadsOnly) {

@@ -69,8 +69,13 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     EXPECT_EQ(
         to_string(default_schedule(usual(), kAvx512)),
         "panel:64,out_panel:64,tile_kv:2048,split_kv:512,project_heads.rows:6,project_out.rows:6,"
+        "project_heads_tail.rows:5,project_out_tail.rows:5,"
         "attend.rows:64,attend.q_vectors:4,attend.key_rows:6,attend.tail_rows:2,attend.context_rows:8,"
         "attend.context_columns:32,"
+        "attend_narrow.rows:32,attend_narrow.q_vectors:2,attend_narrow.key_rows:12,attend_narrow.tail_rows:4,"
+        "attend_narrow.context_rows:8,attend_narrow.context_columns:32,"
+        "attend_single.rows:16,attend_single.q_vectors:1,attend_single.key_rows:24,attend_single.tail_rows:8,"
+        "attend_single.context_rows:8,attend_single.context_columns:32,"
         "attend_masked.rows:64,attend_masked.q_vectors:4,attend_masked.key_rows:6,attend_masked.tail_rows:2,"
         "attend_masked.context_rows:8,attend_masked.context_columns:32,"
         "attend_guarded.rows:64,attend_guarded.q_vectors:4,attend_guarded.key_rows:6,"
@@ -83,6 +88,10 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     const CpuSchedule avx2 = default_schedule(usual(), kAvx2);
     EXPECT_EQ(avx2.layout, (Layout{16, 16, 2048, 512}));
     EXPECT_EQ(avx2.params.project_heads.rows, 6);
+    EXPECT_EQ(avx2.params.project_heads_tail.rows, 5);
+    EXPECT_FALSE(has_kernel(avx2, ATTNC_KERNEL_ATTEND_NARROW));  // a tile has 16 queries already
+    EXPECT_FALSE(has_kernel(avx2, ATTNC_KERNEL_ATTEND_SINGLE));
+    EXPECT_TRUE(has_kernel(avx2, ATTNC_KERNEL_ATTEND));
     EXPECT_EQ(avx2.params.attend, (AttendParams{16, 1, 6, 2, 4, 16}));
     EXPECT_EQ(avx2.params.attend_probs, (AttendParams{16, 1, 4, 4, 4, 16}));
     EXPECT_EQ(avx2.params.attend_decode, (DecodeParams{4, 2, 8, 16, 64}));
@@ -90,6 +99,7 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     const CpuSchedule sse2 = default_schedule(usual(), kSse2);
     EXPECT_EQ(sse2.layout, (Layout{16, 16, 2048, 512}));
     EXPECT_EQ(sse2.params.project_out.rows, 2);
+    EXPECT_FALSE(has_kernel(sse2, ATTNC_KERNEL_PROJECT_OUT_TAIL));
     EXPECT_EQ(sse2.params.attend, (AttendParams{16, 1, 2, 1, 2, 16}));
     EXPECT_EQ(sse2.params.attend_probs, (AttendParams{16, 1, 2, 2, 2, 16}));
     EXPECT_EQ(sse2.params.attend_decode, (DecodeParams{4, 2, 8, 8, 32}));
@@ -214,6 +224,10 @@ TEST(CheckSchedule, ProjectionRules) {
               "project_out: the tile of 7 x 64 floats needs 33 vector registers, 32 are there");
     EXPECT_EQ(fault("panel:64", kAvx2),
               "project_heads: the tile of 6 x 64 floats needs 57 vector registers, 16 are there");
+    EXPECT_EQ(fault("project_heads_tail.rows:6"),
+              "project_heads_tail.rows 6 is not less than project_heads.rows 6");
+    EXPECT_EQ(fault("project_out_tail.rows:33"), "project_out_tail.rows 33 is outside 1..32");
+    EXPECT_EQ(fault("project_heads_tail.rows:0,project_out_tail.rows:0"), "no error");
     EXPECT_EQ(fault("project_heads.rows:3", kSse2),
               "project_heads: the tile of 3 x 16 floats needs 18 vector registers, 16 are there");
 }
@@ -243,6 +257,13 @@ TEST(CheckSchedule, AttendRules) {
     EXPECT_EQ(fault("attend_probs.key_rows:7,attend_probs.tail_rows:7", kAvx2),
               "attend_probs: the tile of scores of 7 x 16 floats needs 17 vector registers, 16 are there");
     EXPECT_EQ(fault("attend.context_columns:8", kAvx2), "no error");
+    EXPECT_EQ(fault("attend.rows:32"), "attend_narrow.rows 32 is not less than attend.rows 32");
+    EXPECT_EQ(fault("attend_narrow.rows:16"), "attend_single.rows 16 is not less than attend_narrow.rows 16");
+    EXPECT_EQ(fault("attend.rows:16,attend_narrow.rows:0"),
+              "attend_single.rows 16 is not less than attend.rows 16");
+    EXPECT_EQ(fault("attend_narrow.rows:0,attend_single.rows:0"), "no error");
+    EXPECT_EQ(fault("attend_narrow.key_rows:15,attend_narrow.tail_rows:5"),
+              "attend_narrow: the tile of scores of 15 x 32 floats needs 33 vector registers, 32 are there");
 }
 
 TEST(CheckSchedule, DecodeRules) {
