@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "bench/bar_row.h"
-#include "bench/decode_call.h"
 #include "bench/plain_read.h"
+#include "compiler/cached_call.h"
 
 namespace attnc::bench {
 
@@ -38,11 +38,10 @@ private:
 
 Figure decode(const BarContext& context, int64_t keys) {
     const OneCore core;
-    Problem problem = {parse_config("d512_h8_f32_noin_noout_cache"), {1, 1, keys}};
-    const int64_t bytes =
-        keys * problem.config.num_heads * 2 * problem.config.head_dim * static_cast<int64_t>(sizeof(float));
+    const Problem problem = {parse_config("d512_h8_f32_noin_noout_cache"), {1, 1, keys}};
+    const int64_t bytes = kv_bytes(problem);
     const int64_t slots = bytes > kL2 ? std::max<int64_t>(kFarMemory / bytes, 2) : 1;
-    DecodeCall call(context.setup(problem), slots);
+    CachedCall call(context.setup(problem), slots);
     Reads reads(bytes, slots);
     const auto results = context.time({{"read", static_cast<double>(bytes), [&] { reads.call(); }},
                                        {"decode", static_cast<double>(bytes), [&] { call.call(); }}});
