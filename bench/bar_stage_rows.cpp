@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "bench/bar_row.h"
-#include "bench/stage_call.h"
+#include "compiler/stage_call.h"
 
 namespace attnc::bench {
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/bar_row.h"
-#include "bench/stage_call.h"
+#include "compiler/stage_call.h"
 
 namespace attnc::bench {
 

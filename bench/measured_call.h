@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/libraries.h"
-#include "bench/stage_call.h"
+#include "compiler/stage_call.h"
 #include "compiler/timing.h"
 
 namespace attnc::bench {

@@ -8,9 +8,8 @@ namespace attnc {
 
 namespace {
 
-// Sets of tokens and outputs that are used in turn, so that a small problem doesn't find its own in the cache.
-int64_t rotation(const attnc_inputs& inputs, const attnc_outputs& outputs) {
-    constexpr int64_t kMostSets = 16;
+// Sets of tokens and outputs that are twice as large as a core's cache.
+int64_t rotation(const attnc_inputs& inputs, const attnc_outputs& outputs, int64_t most_sets) {
     const int64_t cache = std::max<int64_t>(::sysconf(_SC_LEVEL2_CACHE_SIZE), int64_t{1} << 21);
     int64_t bytes = 1;
     for (const attnc_tensor* tensor : {&inputs.query, &inputs.key, &inputs.value, &outputs.out}) {
@@ -18,7 +17,7 @@ int64_t rotation(const attnc_inputs& inputs, const attnc_outputs& outputs) {
         for (int i = 0; i < tensor->rank; ++i) elements *= tensor->extent[i];
         bytes += elements * static_cast<int64_t>(sizeof(float));
     }
-    return std::clamp<int64_t>(2 * cache / bytes, 1, kMostSets);
+    return std::clamp<int64_t>(2 * cache / bytes, 1, most_sets);
 }
 
 // Pairs of a query and a key that it sees; the last query sees every key when causal.
@@ -58,7 +57,7 @@ LayerCall::LayerCall(const LayerCallSetup& setup) : problem_(setup.problem) {
     check_status(attnc_layer_create(setup.library, &weights.view, &options, &layer_, &error), error,
                  "attnc_layer_create");
     sets_.push_back(std::make_unique<Set>(setup, 0));
-    const int64_t sets = rotation(inputs(), outputs());
+    const int64_t sets = rotation(inputs(), outputs(), setup.most_sets);
     for (int64_t set = 1; set < sets; ++set)
         sets_.push_back(std::make_unique<Set>(setup, 100 * static_cast<uint64_t>(set)));
     run_.executor = setup.executor;

@@ -21,6 +21,8 @@ struct LayerCallSetup {
     const attnc_executor* executor = nullptr;  // null: the calling thread
     // What calls have beside their tokens and their out; its memory outlives the call. May be empty.
     std::function<void(attnc_inputs&, attnc_outputs&)> adjust;
+    // Of tokens and outputs, that calls use in turn so that a small problem doesn't find its own in the cache.
+    int64_t most_sets = 16;
 };
 
 class LayerCall {

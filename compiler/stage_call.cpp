@@ -1,4 +1,4 @@
-#include "bench/stage_call.h"
+#include "compiler/stage_call.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "runtime/request.h"
 #include "runtime/wave.h"
 
-namespace attnc::bench {
+namespace attnc {
 
 namespace {
 
@@ -72,4 +72,4 @@ StageCall::~StageCall() = default;
 
 void StageCall::call() { run_part(stage_, *state_->wave); }
 
-}  // namespace attnc::bench
+}  // namespace attnc

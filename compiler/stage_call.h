@@ -6,7 +6,7 @@
 
 #include "compiler/layer_call.h"
 
-namespace attnc::bench {
+namespace attnc {
 
 enum class Stage { kProjectInputs, kAttend, kProjectOutput };
 const char* stage_name(Stage stage);  // "project_inputs"
@@ -29,4 +29,4 @@ private:
     Stage stage_;
 };
 
-}  // namespace attnc::bench
+}  // namespace attnc
