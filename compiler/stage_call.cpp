@@ -56,7 +56,7 @@ StageCall::StageCall(const LayerCall& layer, Stage stage) : state_(std::make_uni
                             DataNeed::kAll, &s.request),
                  error, "check_call");
     check_status(plan_call(&error, *layer.layer(), s.request, &s.plan), error, "plan_call");
-    s.wave.reset(new Wave(make_wave(*layer.layer(), s.request, s.plan, layer.run().workspace)));
+    s.wave = std::make_unique<Wave>(make_wave(*layer.layer(), s.request, s.plan, layer.run().workspace));
     begin_wave(*s.wave, 0);
     if (s.wave->item_count != s.request.batch) {
         throw std::runtime_error(fmt::format("{} is too large for one wave: {} of {} items fit",

@@ -73,6 +73,7 @@ std::vector<Count> count_instructions(const std::vector<Count>& calls, const fs:
     write_file(list, list_of(calls, build_libraries(calls, folder)));
     const std::vector<std::string> command = {
         valgrind,
+        "-q",
         "--tool=callgrind",
         "--instr-atstart=no",
         "--compress-strings=no",
