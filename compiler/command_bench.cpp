@@ -1,21 +1,21 @@
 // attnc bench: times libraries made for the purpose, as a fraction of what the machine's multiply-adds allow.
 #include <fmt/format.h>
 
-#include <ctime>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "compiler/bench_layer.h"
 #include "compiler/build.h"
 #include "compiler/command.h"
 #include "compiler/files.h"
 #include "compiler/fma_probe.h"
+#include "compiler/layer_call.h"
 #include "compiler/load_library.h"
+#include "compiler/machine.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
 #include "compiler/targets.h"
+#include "compiler/timing.h"
 #include "compiler/tree.h"
 #include "runtime/cpu.h"
 #include "schedules/cpu_params.h"
@@ -115,9 +115,9 @@ std::vector<BuiltPart> build_parts(const Problem& problem, const Options& option
     return parts;
 }
 
-Json result_json(const Problem& problem, const BenchResult& result, const std::string& target, int threads) {
+Json result_json(const Problem& problem, const TimedResult& result, const std::string& target, int threads) {
     return {{"problem", to_string(problem)},
-            {"part", result.part},
+            {"part", result.name},
             {"target", target},
             {"threads", threads},
             {"operations", result.operations},
@@ -135,8 +135,8 @@ void print_header() {
                "best/peak", "median/peak", "calls");
 }
 
-void print_result(const BenchResult& result) {
-    fmt::print("{:<10}{:>12.4f}{:>12.4f}{:>11.1f}{:>11.3f}{:>13.3f}{:>9}\n", result.part, result.ms_best,
+void print_result(const TimedResult& result) {
+    fmt::print("{:<10}{:>12.4f}{:>12.4f}{:>11.1f}{:>11.3f}{:>13.3f}{:>9}\n", result.name, result.ms_best,
                result.ms_median, result.operations / result.ms_best / 1e6, result.fraction_best,
                result.fraction_median, result.calls);
 }
@@ -144,16 +144,20 @@ void print_result(const BenchResult& result) {
 // In a process of its own; the results go to `json`.
 void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, const Options& options,
                    const std::string& target, const fs::path& json) {
+    const TimingPool pool(options.threads);
     std::vector<LoadedLibrary> libraries;
-    std::vector<BenchPart> parts;
+    std::vector<std::unique_ptr<LayerCall>> calls;
+    std::vector<TimedWork> works;
     for (const BuiltPart& part : built) {
         libraries.emplace_back(part.archive, own_installation());
-        parts.push_back({part.name, part.problem, libraries.back().library(), part.used});
+        calls.push_back(std::make_unique<LayerCall>(LayerCallSetup{
+            part.problem, part.used, libraries.back().library(), target, pool.executor(), {}}));
+        works.push_back(
+            {part.name, call_operations(part.problem).all(), [call = calls.back().get()] { call->call(); }});
     }
-    const std::vector<BenchResult> results =
-        bench_layers(parts, {.target = target, .threads = options.threads, .seconds = options.seconds});
+    const std::vector<TimedResult> results = time_in_turn(works, pool, {.seconds = options.seconds});
     fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target,
-               options.threads, options.threads == 1 ? "" : "s", fma_probe_name(),
+               options.threads, options.threads == 1 ? "" : "s", FmaProbe().name(),
                results.front().probe_best / 1e9);
     print_header();
     Json list = Json::array();
@@ -165,27 +169,11 @@ void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, 
     }
     for (size_t i = 0; own < results.size() && i < own; ++i) {
         const double ratio = median_ratio(results[i], results[own + i]);
-        fmt::print("{:<10} takes {:.3f} of the time against which it is held\n", results[i].part, ratio);
+        fmt::print("{:<10} takes {:.3f} of the time against which it is held\n", results[i].name, ratio);
         list[i]["against"] = to_string(built[own + i].problem);
         list[i]["time_ratio_median"] = ratio;
     }
     write_file(json, list.dump());
-}
-
-std::string cpu_model() {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);) {
-        if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
-    }
-    return "unknown";
-}
-
-std::string now() {
-    const std::time_t time = std::time(nullptr);
-    std::tm utc = {};
-    ::gmtime_r(&time, &utc);
-    char text[32];
-    return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
 }
 
 void run(const Options& options) {
@@ -224,9 +212,9 @@ void run(const Options& options) {
         for (const Json& result : Json::parse(read_file(json))) results.push_back(result);
     }
     if (options.json.empty()) return;
-    const Json all = {{"attnc", kVersion},         {"date", now()},
-                      {"cpu", cpu_model()},        {"cpus", std::thread::hardware_concurrency()},
-                      {"probe", fma_probe_name()}, {"results", results}};
+    const Json all = {{"attnc", kVersion},          {"date", utc_now()},
+                      {"cpu", cpu_model()},         {"cpus", std::thread::hardware_concurrency()},
+                      {"probe", FmaProbe().name()}, {"results", results}};
     write_file(options.json, all.dump(2) + "\n");
 }
 

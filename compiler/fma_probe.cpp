@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "schedules/cpu_params.h"
+
 namespace attnc {
 
 namespace {
@@ -61,28 +63,32 @@ void rounds_sse2() {  // a multiply and an add for each lane's two operations; b
     }
 }
 
-struct Variant {
-    const char* name;
-    void (*rounds)();
-    double operations;  // of one instruction
-};
+}  // namespace
 
-Variant variant() {
+FmaProbe::FmaProbe() : FmaProbe(nullptr, nullptr, 0) {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f")) return {"avx512", rounds_avx512, 32};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {"avx2", rounds_avx2, 16};
+    if (__builtin_cpu_supports("avx512f")) {
+        *this = {"avx512", rounds_avx512, 32};
+    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        *this = {"avx2", rounds_avx2, 16};
+    } else {
+        *this = {"sse2", rounds_sse2, 4};
+    }
+}
+
+FmaProbe FmaProbe::of_target(const std::string& target) {
+    const VectorUnit unit = vector_unit(target);
+    if (unit.lanes == 16) return {"avx512", rounds_avx512, 32};
+    if (unit.fma) return {"avx2", rounds_avx2, 16};
     return {"sse2", rounds_sse2, 4};
 }
 
-}  // namespace
-
-std::string fma_probe_name() { return variant().name; }
-
-void fma_probe_run(int64_t pieces) {
-    const Variant probe = variant();
-    for (int64_t i = 0; i < pieces; ++i) probe.rounds();
+void FmaProbe::run(int64_t pieces) const {
+    for (int64_t i = 0; i < pieces; ++i) rounds_();
 }
 
-double fma_probe_operations() { return variant().operations * kChains * static_cast<double>(kRounds); }
+double FmaProbe::operations() const {
+    return instruction_operations_ * kChains * static_cast<double>(kRounds);
+}
 
 }  // namespace attnc

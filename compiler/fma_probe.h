@@ -1,5 +1,5 @@
 // The machine's rate of multiply-adds, measured beside what is compared with it: independent FMAs that never leave the
-// registers, with the best instruction set of this CPU.
+// registers.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,30 @@
 
 namespace attnc {
 
-// "avx512", "avx2" or "sse2" (which multiplies and adds apart).
-std::string fma_probe_name();
+class FmaProbe {
+public:
+    // With the best instruction set of this CPU.
+    FmaProbe();
+    // With the instruction set that a target's kernels use, which this CPU must have.
+    static FmaProbe of_target(const std::string& target);
 
-// Runs `pieces` pieces of the probe, tens of microseconds each, on the calling thread.
-void fma_probe_run(int64_t pieces);
+    // "avx512", "avx2" or "sse2" (which multiplies and adds apart).
+    const char* name() const { return name_; }
 
-// Floating-point operations of a piece: 2 for each lane of a multiply-add.
-double fma_probe_operations();
+    // Runs `pieces` pieces of the probe, tens of microseconds each, on the calling thread.
+    void run(int64_t pieces) const;
+
+    // Floating-point operations of a piece: 2 for each lane of a multiply-add.
+    double operations() const;
+
+private:
+    using Rounds = void (*)();
+    FmaProbe(const char* name, Rounds rounds, double operations)
+        : name_(name), rounds_(rounds), instruction_operations_(operations) {}
+
+    const char* name_;
+    Rounds rounds_;
+    double instruction_operations_;
+};
 
 }  // namespace attnc

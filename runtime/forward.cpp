@@ -1,90 +1,27 @@
-// A call from its arguments to its outputs: checks, plan, then for each wave of items the stages of the
-// layer.
-#include "runtime/attend.h"
+// A call from its arguments to its outputs: checks, plan, then for each wave of items the parts of the layer.
 #include "runtime/cache_rows.h"
-#include "runtime/carve.h"
-#include "runtime/decode.h"
-#include "runtime/masks.h"
 #include "runtime/plan.h"
-#include "runtime/probs.h"
-#include "runtime/project.h"
 #include "runtime/request.h"
-#include "runtime/rotary.h"
 #include "runtime/stage.h"
 #include "runtime/text.h"
+#include "runtime/wave.h"
 
 namespace attnc {
 namespace {
 
-// Items first .. of the batch, as many as the workspace holds; only valid rows get a place there.
-void begin_wave(Wave& wave, int64_t first) {
-    const Request& r = wave.request;
-    const Plan& plan = wave.plan;
-    const int64_t left = r.batch - first;
-    const int64_t most = left < plan.wave_items ? left : plan.wave_items;
-    wave.item_count = wave.q_rows = wave.kv_rows = wave.new_rows = wave.most_splits = 0;
-    int64_t runs = 0, split_rows = 0;
-    for (int64_t i = 0; i < most; ++i) {
-        Item& item = wave.items[i] = make_item(wave.layer, r, first + i);
-        const int64_t projected = r.cache ? item.new_keys : item.kv_used();
-        if (wave.q_rows + item.q_length > plan.rows_q || wave.new_rows + projected > plan.rows_kv) return;
-        ++wave.item_count;
-        item.q_row = wave.q_rows;
-        item.kv_row = wave.kv_rows;
-        item.new_row = wave.new_rows;
-        item.run_row = runs;
-        wave.q_rows += item.q_length;
-        wave.kv_rows += item.kv_used();
-        wave.new_rows += projected;
-        runs += runs_of(item);
-        item.split_row = split_rows;
-        if (!has_few_queries(wave.layer, item)) continue;
-        const int64_t splits = splits_of(wave.layer, item).count;
-        if (splits > wave.most_splits) wave.most_splits = splits;
-        split_rows += splits * wave.layer.config.num_heads * item.q_length;
-    }
-}
-
 attnc_status run_wave(attnc_error* error, const Wave& wave) {
-    const WorkList angles[] = {query_angles_work(wave), key_angles_work(wave)};
-    ATTNC_TRY(run_stage(error, wave, angles, 2));
-
-    Projection in[3];
-    WorkList first[5];
-    const int64_t projections = plan_in_projections(wave, in);
-    int64_t lists = 0;
-    first[lists++] = key_addend_work(wave);
-    first[lists++] = key_runs_work(wave);
-    for (int64_t i = 0; i < projections; ++i) {
-        if (in[i].together > 0) first[lists++] = work_of(in[i]);
-    }
-    ATTNC_TRY(run_stage(error, wave, first, lists));
+    ATTNC_TRY(project_inputs(error, wave));
     if (wave.request.seq_q == 0) return ATTNC_OK;
-
-    const WorkList second[] = {attend_work(wave), decode_work(wave), empty_tails_work(wave)};
-    ATTNC_TRY(run_stage(error, wave, second, 3));
-    const WorkList joins = join_splits_work(wave);
-    if (joins.count > 0) ATTNC_TRY(run_stage(error, wave, &joins, 1));
-
-    Projection out;
-    WorkList third[2] = {average_probs_work(wave)};
-    if (plan_out_projection(wave, &out) != 0) third[1] = work_of(out);
-    return run_stage(error, wave, third, 2);
+    ATTNC_TRY(attend(error, wave));
+    return project_output(error, wave);
 }
 
 attnc_status run_waves(attnc_error* error, const attnc_layer& layer, const Request& request, const Plan& plan,
                        void* memory) {
-    auto* workspace = static_cast<unsigned char*>(memory);
-    Wave wave{.layer = layer,
-              .request = request,
-              .plan = plan,
-              .masks = use_masks(request),
-              .workspace = workspace,
-              .items = reinterpret_cast<Item*>(workspace + plan.items)};
+    Wave wave = make_wave(layer, request, plan, memory);
     forget_overwritten(request);
     for (int64_t first = 0; first < request.batch; first += wave.item_count) {
         begin_wave(wave, first);
-        wave.keys_share_angles = keys_share_angles(wave);
         ATTNC_TRY(run_wave(error, wave));
     }
     keep_lengths(request);

@@ -1,0 +1,75 @@
+#include "compiler/stage_call.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "runtime/plan.h"
+#include "runtime/request.h"
+#include "runtime/wave.h"
+
+namespace attnc {
+
+namespace {
+
+using Part = attnc_status (*)(attnc_error*, const Wave&);
+
+Part part_of(Stage stage) {
+    switch (stage) {
+        case Stage::kProjectInputs:
+            return project_inputs;
+        case Stage::kAttend:
+            return attend;
+        case Stage::kProjectOutput:
+            return project_output;
+    }
+    return nullptr;
+}
+
+void run_part(Stage stage, const Wave& wave) {
+    attnc_error error;
+    check_status(part_of(stage)(&error, wave), error, stage_name(stage));
+}
+
+}  // namespace
+
+struct StageCall::State {
+    Request request;
+    Plan plan;
+    std::unique_ptr<Wave> wave;
+};
+
+const char* stage_name(Stage stage) {
+    constexpr const char* kNames[] = {"project_inputs", "attend", "project_output"};
+    return kNames[static_cast<int>(stage)];
+}
+
+double operations_of(const CallOperations& operations, Stage stage) {
+    const double all[] = {operations.project_inputs, operations.attend, operations.project_output};
+    return all[static_cast<int>(stage)];
+}
+
+StageCall::StageCall(const LayerCall& layer, Stage stage) : state_(std::make_unique<State>()), stage_(stage) {
+    State& s = *state_;
+    attnc_error error;
+    check_status(check_call(&error, *layer.layer(), &layer.inputs(), &layer.outputs(), &layer.run(),
+                            DataNeed::kAll, &s.request),
+                 error, "check_call");
+    check_status(plan_call(&error, *layer.layer(), s.request, &s.plan), error, "plan_call");
+    s.wave = std::make_unique<Wave>(make_wave(*layer.layer(), s.request, s.plan, layer.run().workspace));
+    begin_wave(*s.wave, 0);
+    if (s.wave->item_count != s.request.batch) {
+        throw std::runtime_error(fmt::format("{} is too large for one wave: {} of {} items fit",
+                                             to_string(layer.problem()), s.wave->item_count,
+                                             s.request.batch));
+    }
+    for (const Stage before : {Stage::kProjectInputs, Stage::kAttend}) {
+        if (before < stage) run_part(before, *s.wave);
+    }
+}
+
+StageCall::~StageCall() = default;
+
+void StageCall::call() { run_part(stage_, *state_->wave); }
+
+}  // namespace attnc
