@@ -1,0 +1,51 @@
+"""The columns of the benchmark. Names and titles are for every page; makers are imported where a peer runs."""
+
+import importlib
+from dataclasses import dataclass
+
+OURS = "attnc"
+OURS_WITHOUT_PROBS = "attnc_without_probs"
+
+
+@dataclass(frozen=True)
+class Column:
+    id: str
+    title: str
+    distribution: str  # whose version is reported
+    maker: str = ""  # "module:Class", made from (shape, data, threads)
+    peer: bool = True  # counts among those that attnc is to be faster than
+
+
+COLUMNS = (
+    Column(OURS, "attnc", "", peer=False),
+    Column(OURS_WITHOUT_PROBS, "attnc, no weights returned", "", peer=False),
+    Column("torch_eager", "PyTorch eager class", "torch", "torch_peers:TorchEager"),
+    Column("torch_mha", "PyTorch nn.MultiheadAttention", "torch", "torch_peers:TorchMultihead"),
+    Column("torch_sdpa", "PyTorch SDPA", "torch", "torch_peers:TorchSdpa"),
+    Column("torch_compile", "PyTorch compiled", "torch", "torch_peers:TorchCompile"),
+    Column("onnxruntime", "ONNX Runtime graph", "onnxruntime", "onnxruntime_peers:OnnxRuntimeGraph"),
+    Column("onnxruntime_fused", "ONNX Runtime fused", "onnxruntime", "onnxruntime_peers:OnnxRuntimeFused"),
+    Column("openvino", "OpenVINO", "openvino", "openvino_peer:OpenVino"),
+    Column("naive", "plain C++ loops", ""),
+)
+BY_ID = {column.id: column for column in COLUMNS}
+PEERS = [column for column in COLUMNS if column.peer]
+MODULES = ("torch", "onnxruntime", "openvino")
+
+
+def maker(column):
+    module, _, name = column.maker.partition(":")
+    return getattr(importlib.import_module(f".{module}", __package__), name)
+
+
+def versions():
+    """{distribution: version} of those that are installed."""
+    from importlib import metadata
+
+    found = {}
+    for name in sorted({column.distribution for column in COLUMNS if column.distribution}):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return found

@@ -1,0 +1,176 @@
+"""One shape on so many threads: everything made, verified, then timed in turns in this one process."""
+
+import gc
+import statistics
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import catalog
+from .data import exact_rows, largest_difference, make_data, sampled_rows, tolerances
+from .native import Attnc, Naive, Native
+from .peer import Absent, one_line
+
+SHORTEST_BLOCK = 2e-3  # seconds that are timed at once
+FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
+CALM = 5e-3  # after a call on several threads: those that wait actively for the next one stop
+
+
+@dataclass
+class Entry:
+    id: str
+    call: object
+    memory_bytes: int
+    error: float  # largest difference from attnc's result
+    repeats: int = 1
+    seconds: list = field(default_factory=list)  # of a call, a number a round
+    fractions: list = field(default_factory=list)  # of the probes on both sides
+
+
+class PeakMemory:
+    """How far this process grew since, at most, in bytes."""
+
+    def __init__(self):
+        gc.collect()
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the high-water mark starts here
+        self.before = self.status("VmRSS")
+
+    @staticmethod
+    def status(name):
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+    def growth(self):
+        return max(0, self.status("VmHWM") - self.before)
+
+
+def measure(shape, threads, seconds, tree):
+    """The row of a results file. `tree` has the helper, the attnc command and the archive of the shape's library."""
+    native = Native(tree["helper"], threads)
+    data = make_data(shape)
+    memory = PeakMemory()
+    ours = Attnc(native, shape, data, shape.probs, tree["command"], tree["archive"])
+    ours(0)
+    entries = [Entry(catalog.OURS, ours, memory.growth(), 0.0)]
+    result = tuple(None if array is None else array.copy() for array in ours.result(0))
+    bounds = verify_ours(shape, data, result)
+    entries[0].error = bounds.pop("error")
+    if shape.probs:
+        without = Attnc(native, shape, data, False, tree["command"], tree["archive"])
+        without(0)
+        error = largest_difference(shape, data, result[0], without.result(0)[0])
+        entries.append(Entry(catalog.OURS_WITHOUT_PROBS, without, 0, error))
+
+    others = {}
+    for column in catalog.PEERS:
+        try:
+            entries.append(make_peer(column, native, shape, data, threads, result, bounds))
+        except Absent as reason:
+            others[column.id] = {"absent": one_line(reason)}
+        except ImportError as error:
+            others[column.id] = {"absent": one_line(error)}
+        except Exception as error:  # whatever a peer throws is a fact about it
+            others[column.id] = {"error": f"{type(error).__name__}: {one_line(error)}"}
+    probe_best = time_in_turns(entries, native, shape, threads, data.sets, seconds)
+    return {
+        "shape": shape.name,
+        "model": shape.model,
+        "threads": threads,
+        "operations": shape.operations,
+        "probe_gflops": probe_best / 1e9,
+        "probe": native.probe_name(),
+        "target": ours.target(),
+        "tolerance": bounds["out"],
+        "workspace_bytes": ours.workspace_bytes(),
+        "entries": {entry.id: summary(entry, shape, probe_best) for entry in entries} | others,
+    }
+
+
+def verify_ours(shape, data, result):
+    """Against float64 in some rows; the largest tolerance of these rows is that of all."""
+    bounds = {"out": 0.0, "probs": 0.0, "error": 0.0}
+    for item, rows in sampled_rows(shape, data):
+        out, probs, rms = exact_rows(shape, data, item, rows)
+        tolerance, probs_tolerance = tolerances(shape, data, rms)
+        bounds["out"] = max(bounds["out"], tolerance)
+        bounds["probs"] = max(bounds["probs"], probs_tolerance)
+        error = float(np.abs(result[0][item, rows] - out).max())
+        bounds["error"] = max(bounds["error"], error)
+        check_error(error, tolerance, "out", "float64")
+        if result[1] is not None:
+            check_error(float(np.abs(result[1][item][:, rows] - probs).max()), probs_tolerance, "probs", "float64")
+    return bounds
+
+
+def check_error(error, tolerance, what, reference):
+    if not error <= tolerance:  # NaN fails too
+        raise RuntimeError(f"{what} differs from {reference} by {error:.2g}, allowed {tolerance:.2g}")
+
+
+def make_peer(column, native, shape, data, threads, result, bounds):
+    memory = PeakMemory()
+    if column.id == "naive":
+        peer = Naive(native, shape, data, shape.probs)
+    else:
+        peer = catalog.maker(column)(shape, data, threads)
+    out, probs = peer.result(peer(0))
+    growth = memory.growth()
+    error = largest_difference(shape, data, result[0], out)
+    check_error(error, bounds["out"], "out", "attnc's")
+    if shape.probs:
+        check_error(largest_difference(shape, data, result[1], probs), bounds["probs"], "probs", "attnc's")
+    return Entry(column.id, peer, growth, error)
+
+
+def time_in_turns(entries, native, shape, threads, sets, seconds):
+    """Fills the entries' seconds. Returns the best rate of the probe, which runs before and after each of them."""
+    turn = 0
+
+    def calls(entry, count):
+        nonlocal turn
+        call = entry.call
+        begin = time.perf_counter()
+        for _ in range(count):
+            turn += 1
+            call(turn % sets)
+        return (time.perf_counter() - begin) / count
+
+    for entry in entries:  # the second call of each shows how many make a block
+        calls(entry, 1)
+        entry.repeats = int(np.clip(SHORTEST_BLOCK / calls(entry, 1), 1, 2000))
+    gc.disable()
+    probe_best = native.probe()
+    begin = time.perf_counter()
+    for done in range(MOST_ROUNDS):
+        if done >= FEWEST_ROUNDS and time.perf_counter() - begin > seconds:
+            break
+        before = native.probe()
+        for entry in entries:
+            if entry.id == "naive" and done >= FEWEST_ROUNDS:
+                continue
+            calls(entry, 1)  # its weights and its threads are awake
+            time_of_call = calls(entry, entry.repeats)
+            if threads > 1:
+                time.sleep(CALM)
+            after = native.probe()
+            entry.seconds.append(time_of_call)
+            entry.fractions.append(shape.operations / time_of_call / ((before + after) / 2))
+            probe_best = max(probe_best, before, after)
+            before = after
+    gc.enable()
+    return probe_best
+
+
+def summary(entry, shape, probe_best):
+    best = min(entry.seconds)
+    return {
+        "ms_best": best * 1e3,
+        "ms_median": statistics.median(entry.seconds) * 1e3,
+        "peak_fraction": shape.operations / best / probe_best,
+        "peak_fraction_median": statistics.median(entry.fractions),
+        "calls": len(entry.seconds) * entry.repeats,
+        "memory_bytes": entry.memory_bytes,
+        "error": entry.error,
+    }
