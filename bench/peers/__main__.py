@@ -36,17 +36,32 @@ def arguments():
     parser.add_argument("--json", type=Path, help="default: bench/results/MACHINE.json; build/bench with --quick or --shapes")
     parser.add_argument("--html", type=Path, help="default: build/bench/report.html")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help=argparse.SUPPRESS)
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # the arguments and the files they name
     options = parser.parse_args()
     if options.minutes is None:
         options.minutes = QUICK_MINUTES if options.quick else MINUTES
     return options
 
 
+def shapes_of(options):
+    return read_shapes(options.shapes or (SHAPES / "quick.txt" if options.quick else SHAPES))
+
+
+def check(options):
+    """What can be wrong with the command line, before anything takes long."""
+    if options.report_only:
+        results.read(options.report_only)
+    else:
+        shapes_of(options)
+    for path in options.bar_rows:
+        bar.read_rows(path)
+
+
 def measured(options):
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     whole = not options.quick and options.shapes is None
-    shapes = read_shapes(options.shapes or (SHAPES / "quick.txt" if options.quick else SHAPES))
+    shapes = shapes_of(options)
     tree = {
         "root": ROOT,
         "attnc": options.build / "tree" / "bin" / "attnc",
@@ -62,6 +77,9 @@ def measured(options):
 
 def main():
     options = arguments()
+    if options.check:
+        check(options)
+        return 0
     found = results.read(options.report_only) if options.report_only else measured(options)
     from . import report  # needs a plotting library
 

@@ -22,13 +22,15 @@ def row(name, measured, bar, holds, note=""):
 
 
 def read_rows(path):
-    """Rows that another program measured."""
+    """Rows that another program measured: a list of them, or an object that has it as rows."""
     try:
         rows = json.loads(path.read_text())
     except OSError as error:
         raise BarError(f"cannot read {path}: {error.strerror}") from None
     except json.JSONDecodeError as error:
         raise BarError(f"{path} is not JSON: {error.msg} in line {error.lineno}") from None
+    if isinstance(rows, dict):
+        rows = rows.get("rows")
     if not isinstance(rows, list):
         raise BarError(f"{path} is not a list of rows")
     for number, one in enumerate(rows, 1):
@@ -49,7 +51,7 @@ def against_fastest(measured):
     if fastest is None:
         return row(name, "no peer", "> 1", False, "no peer ran")
     ratio = results.advantage(measured)
-    return row(name, ratio, "> 1", ratio > 1, f"times faster than {catalog.BY_ID[fastest[0]].title}")
+    return row(name, ratio, "> 1", ratio > 1, f"times attnc's time takes {catalog.BY_ID[fastest[0]].title}")
 
 
 def threads_text(threads):
@@ -84,7 +86,7 @@ def probs_rows(measured):
             if theirs is None:
                 rows.append(row(name, "no time", "> 1", False, reason(one, peer)))
             else:
-                rows.append(row(name, theirs / ours, "> 1", theirs > ours, "times faster"))
+                rows.append(row(name, theirs / ours, "> 1", theirs > ours, "times attnc's time"))
         without = results.time_of(one, catalog.OURS_WITHOUT_PROBS)
         name = f"weights of heads, {where}, over a call without"
         if without is None:
@@ -109,6 +111,13 @@ def figure(value):
     return value if isinstance(value, str) else f"{value:.3g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
+def asked(one):
+    """"<= 1.35": a row of a number alone says by at_most which way it is meant."""
+    if isinstance(one["bar"], str):
+        return one["bar"]
+    return f"{'<=' if one.get('at_most') else '>='} {figure(one['bar'])}"
+
+
 def print_table(rows):
     """All rows, those that fall short marked; returns whether all hold."""
     width = max(len(one["row"]) for one in rows)
@@ -116,7 +125,7 @@ def print_table(rows):
     for one in rows:
         mark = "holds" if one["holds"] else "SHORT"
         note = one.get("note", "")
-        print(f"{one['row']:{width}}  {figure(one['measured']):>10}  {figure(one['bar']):>10}  {mark}  {note}".rstrip())
+        print(f"{one['row']:{width}}  {figure(one['measured']):>10}  {asked(one):>10}  {mark}  {note}".rstrip())
     short = sum(not one["holds"] for one in rows)
     print(f"{len(rows) - short} of {len(rows)} hold")
     return short == 0

@@ -1,6 +1,7 @@
 """One shape on so many threads: everything made, verified, then timed in turns in this one process."""
 
 import gc
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -12,7 +13,10 @@ from .data import exact_rows, largest_difference, make_data, sampled_rows, toler
 from .native import Attnc, Naive, Native
 from .peer import Absent, one_line
 
-SHORTEST_BLOCK = 2e-3  # seconds that are timed at once
+# A turn: calls that aren't counted, until the caches hold again what the others drove out, then calls that are.
+WARM_CALLS, WARM_SECONDS = 2, 4e-3
+TIMED_CALLS, TIMED_SECONDS = 4, 6e-3
+LONG_CALL = 0.05  # seconds: drives out its own data by itself; one call is a turn
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
 CALM = 5e-3  # after a call on several threads: those that wait actively for the next one stop
 
@@ -23,9 +27,10 @@ class Entry:
     call: object
     memory_bytes: int
     error: float  # largest difference from attnc's result
-    repeats: int = 1
-    seconds: list = field(default_factory=list)  # of a call, a number a round
-    fractions: list = field(default_factory=list)  # of the probes on both sides
+    calls: int = 0
+    best: float = math.inf  # seconds of a call
+    means: list = field(default_factory=list)  # seconds of a call, a number a turn
+    fractions: list = field(default_factory=list)  # of the probes on both sides of the turn
 
 
 class PeakMemory:
@@ -126,20 +131,7 @@ def make_peer(column, native, shape, data, threads, result, bounds):
 
 def time_in_turns(entries, native, shape, threads, sets, seconds):
     """Fills the entries' seconds. Returns the best rate of the probe, which runs before and after each of them."""
-    turn = 0
-
-    def calls(entry, count):
-        nonlocal turn
-        call = entry.call
-        begin = time.perf_counter()
-        for _ in range(count):
-            turn += 1
-            call(turn % sets)
-        return (time.perf_counter() - begin) / count
-
-    for entry in entries:  # the second call of each shows how many make a block
-        calls(entry, 1)
-        entry.repeats = int(np.clip(SHORTEST_BLOCK / calls(entry, 1), 1, 2000))
+    turns = {entry.id: Turn(entry, sets) for entry in entries}
     gc.disable()
     probe_best = native.probe()
     begin = time.perf_counter()
@@ -150,27 +142,56 @@ def time_in_turns(entries, native, shape, threads, sets, seconds):
         for entry in entries:
             if entry.id == "naive" and done >= FEWEST_ROUNDS:
                 continue
-            calls(entry, 1)  # its weights and its threads are awake
-            time_of_call = calls(entry, entry.repeats)
+            mean = turns[entry.id].take()
             if threads > 1:
                 time.sleep(CALM)
             after = native.probe()
-            entry.seconds.append(time_of_call)
-            entry.fractions.append(shape.operations / time_of_call / ((before + after) / 2))
+            entry.fractions.append(shape.operations / mean / ((before + after) / 2))
             probe_best = max(probe_best, before, after)
             before = after
     gc.enable()
     return probe_best
 
 
+class Turn:
+    """Calls of one entry, with another set of tokens each."""
+
+    def __init__(self, entry, sets):
+        self.entry, self.sets, self.index = entry, sets, 0
+        self.about = min(self.calls(2))
+
+    def calls(self, count):
+        """Seconds of each call."""
+        call, clock, times = self.entry.call, time.perf_counter, []
+        for _ in range(count):
+            self.index = (self.index + 1) % self.sets
+            begin = clock()
+            call(self.index)
+            times.append(clock() - begin)
+        return times
+
+    def take(self):
+        """Mean seconds of the turn's calls."""
+        entry, timed = self.entry, 1
+        if self.about < LONG_CALL:
+            warm = max(WARM_CALLS, math.ceil(WARM_SECONDS / self.about))
+            self.about = min(self.about, *self.calls(warm))
+            timed = max(TIMED_CALLS, math.ceil(TIMED_SECONDS / self.about))
+        times = self.calls(timed)
+        mean = sum(times) / timed
+        entry.calls += timed
+        entry.best = min(entry.best, *times, math.inf)
+        entry.means.append(mean)
+        return mean
+
+
 def summary(entry, shape, probe_best):
-    best = min(entry.seconds)
     return {
-        "ms_best": best * 1e3,
-        "ms_median": statistics.median(entry.seconds) * 1e3,
-        "peak_fraction": shape.operations / best / probe_best,
+        "ms_best": entry.best * 1e3,
+        "ms_median": statistics.median(entry.means) * 1e3,
+        "peak_fraction": shape.operations / entry.best / probe_best,
         "peak_fraction_median": statistics.median(entry.fractions),
-        "calls": len(entry.seconds) * entry.repeats,
+        "calls": entry.calls,
         "memory_bytes": entry.memory_bytes,
         "error": entry.error,
     }
