@@ -65,7 +65,7 @@ def measured(options):
     tree = {
         "root": ROOT,
         "attnc": options.build / "tree" / "bin" / "attnc",
-        "helper": options.build / "bench" / "peers" / "libattnc_bench_peers.so",
+        "objects": options.build / "bench" / "peers",
         "folder": folder,
     }
     found = run.run(shapes, options.threads, options.minutes, tree)

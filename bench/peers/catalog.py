@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 OURS = "attnc"
 OURS_WITHOUT_PROBS = "attnc_without_probs"
+HELPER, ONEDNN = "libattnc_bench_peers.so", "libattnc_bench_onednn.so"
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Column:
     title: str
     distribution: str  # whose version is reported
     maker: str = ""  # "module:Class", made from (shape, data, threads)
-    peer: bool = True  # counts among those that attnc is to be faster than
+    peer: bool = True
+    rival: bool = True  # counts among those that attnc is to be faster than
 
 
 COLUMNS = (
@@ -26,9 +28,11 @@ COLUMNS = (
     Column("onnxruntime", "ONNX Runtime graph", "onnxruntime", "onnxruntime_peers:OnnxRuntimeGraph"),
     Column("onnxruntime_fused", "ONNX Runtime fused", "onnxruntime", "onnxruntime_peers:OnnxRuntimeFused"),
     Column("openvino", "OpenVINO", "openvino", "openvino_peer:OpenVino"),
-    Column("naive", "plain C++ loops", ""),
+    Column("onednn", "oneDNN primitives", "onednn"),
+    Column("naive", "plain C++ loops", "", rival=False),
 )
 BY_ID = {column.id: column for column in COLUMNS}
+RIVALS = [column for column in COLUMNS if column.peer and column.rival]
 PEERS = [column for column in COLUMNS if column.peer]
 MODULES = ("torch", "onnxruntime", "openvino")
 
@@ -38,11 +42,14 @@ def maker(column):
     return getattr(importlib.import_module(f".{module}", __package__), name)
 
 
-def versions():
-    """{distribution: version} of those that are installed."""
+def versions(folder):
+    """{name: version} of those that are installed; `folder` has the shared objects of the benchmark."""
     from importlib import metadata
 
-    found = {}
+    from .native import onednn_version
+
+    onednn = onednn_version(folder / ONEDNN)
+    found = {"onednn": onednn} if onednn else {}
     for name in sorted({column.distribution for column in COLUMNS if column.distribution}):
         try:
             found[name] = metadata.version(name)

@@ -19,6 +19,7 @@ COLOURS = {
     "onnxruntime": "#2b8a3e",
     "onnxruntime_fused": "#8ce99a",
     "openvino": "#862e9c",
+    "onednn": "#e599f7",
     "naive": "#adb5bd",
 }
 LINES = ("#d9480f", "#1c7ed6", "#2b8a3e", "#862e9c", "#e67700", "#0b7285", "#a61e4d", "#5f3dc4", "#495057", "#66a80f")

@@ -52,7 +52,8 @@ void bench_layer_destroy(BenchLayer* layer);
 
 // Plain loops in C++ over the same problem, rows split over the pool.
 struct BenchNaive;
-BenchNaive* bench_naive_create(const BenchProblem* problem, const BenchWeights* weights, BenchPool* pool, char* error);
+BenchNaive* bench_naive_create(const BenchProblem* problem, const BenchWeights* weights, BenchPool* pool,
+                               char* error);
 int bench_naive_call(BenchNaive* layer, const BenchCall* call, char* error);
 void bench_naive_destroy(BenchNaive* layer);
 }

@@ -39,8 +39,8 @@ attnc_weights weights_view(const Config& config, const BenchWeights& from) {
 }  // namespace
 
 struct BenchLayer {
-    BenchLayer(const char* command, const char* archive, const BenchProblem& what, const BenchWeights& weights,
-               const attnc_executor& executor, bool with_probs)
+    BenchLayer(const char* command, const char* archive, const BenchProblem& what,
+               const BenchWeights& weights, const attnc_executor& executor, bool with_probs)
         : problem(attnc::parse_problem(what.problem)),
           mode(static_cast<BenchMode>(what.mode)),
           lengths(what.lengths),
@@ -48,7 +48,8 @@ struct BenchLayer {
           library(archive, attnc::installation_of(command)) {
         attnc_weights view = weights_view(problem.config, weights);
         attnc_error error;
-        check_status(attnc_layer_create(library, &view, nullptr, &layer, &error), error, "attnc_layer_create");
+        check_status(attnc_layer_create(library, &view, nullptr, &layer, &error), error,
+                     "attnc_layer_create");
         run.executor = &executor;
         if (mode != kBenchTokens) make_cache(what);
         const BenchCall sizes = {};
@@ -73,7 +74,8 @@ struct BenchLayer {
         }
         attnc_inputs inputs = inputs_of(call);
         attnc_outputs outputs = outputs_of(call);
-        check_status(attnc_layer_forward(layer, &inputs, &outputs, &run, &error), error, "attnc_layer_forward");
+        check_status(attnc_layer_forward(layer, &inputs, &outputs, &run, &error), error,
+                     "attnc_layer_forward");
     }
 
     attnc::Problem problem;
@@ -132,7 +134,8 @@ private:
         attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
         outputs.out = attnc_tensor_3d(ATTNC_F32, call.out, batch, seq_q, problem.config.d_model);
         if (probs)
-            outputs.probs = attnc_tensor_4d(ATTNC_F32, call.probs, batch, problem.config.num_heads, seq_q, seq_kv);
+            outputs.probs =
+                attnc_tensor_4d(ATTNC_F32, call.probs, batch, problem.config.num_heads, seq_q, seq_kv);
         return outputs;
     }
 };

@@ -10,13 +10,14 @@ import numpy as np
 
 from . import catalog
 from .data import exact_rows, largest_difference, make_data, sampled_rows, tolerances
-from .native import Attnc, Naive, Native
+from .native import Attnc, Naive, Native, Onednn
 from .peer import Absent, one_line
 
-# A turn: calls that aren't counted, until the caches hold again what the others drove out, then calls that are.
+# A turn: calls that aren't counted, until the caches hold again what the others drove out, then calls that are. A long
+# call drives out its own data by itself, and many short turns see more of the machine's moods than few long ones.
 WARM_CALLS, WARM_SECONDS = 2, 4e-3
 TIMED_CALLS, TIMED_SECONDS = 4, 6e-3
-LONG_CALL = 0.05  # seconds: drives out its own data by itself; one call is a turn
+LONG_CALL, LONGEST_CALL = 0.01, 0.1  # seconds: one call to warm up and two that count; one that counts
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 40
 CALM = 5e-3  # after a call on several threads: those that wait actively for the next one stop
 
@@ -52,8 +53,9 @@ class PeakMemory:
 
 
 def measure(shape, threads, seconds, tree):
-    """The row of a results file. `tree` has the helper, the attnc command and the archive of the shape's library."""
-    native = Native(tree["helper"], threads)
+    """The row of a results file. `tree` has the folder of the benchmark's shared objects, the attnc
+    command and the archive of the shape's library."""
+    native = Native(tree["objects"] / catalog.HELPER, threads)
     data = make_data(shape)
     memory = PeakMemory()
     ours = Attnc(native, shape, data, shape.probs, tree["command"], tree["archive"])
@@ -71,7 +73,7 @@ def measure(shape, threads, seconds, tree):
     others = {}
     for column in catalog.PEERS:
         try:
-            entries.append(make_peer(column, native, shape, data, threads, result, bounds))
+            entries.append(make_peer(column, native, shape, data, tree, result, bounds))
         except Absent as reason:
             others[column.id] = {"absent": one_line(reason)}
         except ImportError as error:
@@ -114,12 +116,14 @@ def check_error(error, tolerance, what, reference):
         raise RuntimeError(f"{what} differs from {reference} by {error:.2g}, allowed {tolerance:.2g}")
 
 
-def make_peer(column, native, shape, data, threads, result, bounds):
+def make_peer(column, native, shape, data, tree, result, bounds):
     memory = PeakMemory()
     if column.id == "naive":
-        peer = Naive(native, shape, data, shape.probs)
+        peer = Naive(native, shape, data)
+    elif column.id == "onednn":
+        peer = Onednn(tree["objects"] / catalog.ONEDNN, shape, data, native.threads)
     else:
-        peer = catalog.maker(column)(shape, data, threads)
+        peer = catalog.maker(column)(shape, data, native.threads)
     out, probs = peer.result(peer(0))
     growth = memory.growth()
     error = largest_difference(shape, data, result[0], out)
@@ -139,9 +143,10 @@ def time_in_turns(entries, native, shape, threads, sets, seconds):
         if done >= FEWEST_ROUNDS and time.perf_counter() - begin > seconds:
             break
         before = native.probe()
-        for entry in entries:
-            if entry.id == "naive" and done >= FEWEST_ROUNDS:
-                continue
+        first = done % len(entries)  # nobody always comes after the same one
+        for entry in entries[first:] + entries[:first]:
+            if entry.id == "naive" and done > 0:
+                continue  # ten times slower: once is enough
             mean = turns[entry.id].take()
             if threads > 1:
                 time.sleep(CALM)
@@ -170,17 +175,24 @@ class Turn:
             times.append(clock() - begin)
         return times
 
+    def counts(self):
+        """Calls that aren't counted, and calls that are."""
+        if self.about >= LONGEST_CALL:
+            return 0, 1
+        if self.about >= LONG_CALL:
+            return 1, 2
+        warm, timed = math.ceil(WARM_SECONDS / self.about), math.ceil(TIMED_SECONDS / self.about)
+        return max(WARM_CALLS, warm), max(TIMED_CALLS, timed)
+
     def take(self):
         """Mean seconds of the turn's calls."""
-        entry, timed = self.entry, 1
-        if self.about < LONG_CALL:
-            warm = max(WARM_CALLS, math.ceil(WARM_SECONDS / self.about))
-            self.about = min(self.about, *self.calls(warm))
-            timed = max(TIMED_CALLS, math.ceil(TIMED_SECONDS / self.about))
+        entry = self.entry
+        warm, timed = self.counts()
+        self.about = min([self.about, *self.calls(warm)])
         times = self.calls(timed)
         mean = sum(times) / timed
         entry.calls += timed
-        entry.best = min(entry.best, *times, math.inf)
+        entry.best = min([entry.best, *times])
         entry.means.append(mean)
         return mean
 

@@ -54,13 +54,14 @@ struct BenchNaive {
         const int64_t k_width = config.num_kv_heads * config.head_dim;
         const int64_t v_width = config.num_kv_heads * config.v_head_dim;
         const int64_t context_width = config.num_heads * config.v_head_dim;
-        const auto project = [&](const float* x, const float* weight, const float* bias, float* out, int64_t rows,
-                                 int64_t in, int64_t features) {
+        const auto project = [&](const float* x, const float* weight, const float* bias, float* out,
+                                 int64_t rows, int64_t in, int64_t features) {
             split(rows, [&](int64_t first, int64_t last) {
                 linear(x + first * in, weight, bias, out + first * features, last - first, in, features);
             });
         };
-        project(call.query, weights.wq, weights.bq, q.data(), sizes.batch * sizes.seq_q, config.d_model, q_width);
+        project(call.query, weights.wq, weights.bq, q.data(), sizes.batch * sizes.seq_q, config.d_model,
+                q_width);
         project(keys, weights.wk, weights.bk, k.data(), sizes.batch * sizes.seq_kv, config.k_dim, k_width);
         project(keys, weights.wv, weights.bv, v.data(), sizes.batch * sizes.seq_kv, config.v_dim, v_width);
         split(sizes.batch * config.num_heads * sizes.seq_q, [&](int64_t first, int64_t last) {
@@ -78,7 +79,8 @@ struct BenchNaive {
         const int64_t item = row / sizes.seq_q / config.num_heads;
         const int64_t kv_head = head / (config.num_heads / config.num_kv_heads);
         const int64_t length = given.lengths != nullptr ? given.lengths[item] : sizes.seq_kv;
-        const int64_t seen = config.causal ? std::min(length, query + 1 + sizes.seq_kv - sizes.seq_q) : length;
+        const int64_t seen =
+            config.causal ? std::min(length, query + 1 + sizes.seq_kv - sizes.seq_q) : length;
         const float scale = 1 / std::sqrt(static_cast<float>(config.head_dim));
         const float* one_q = &q[static_cast<size_t>(((item * sizes.seq_q + query) * config.num_heads + head) *
                                                     config.head_dim)];

@@ -96,7 +96,7 @@ def thread_counts(results):
 
 def fastest_peer(row, field="ms_best"):
     """(id, milliseconds), or None where no peer ran."""
-    times = [(time_of(row, column.id, field), column.id) for column in catalog.PEERS]
+    times = [(time_of(row, column.id, field), column.id) for column in catalog.RIVALS]
     times = [pair for pair in times if pair[0] is not None]
     if not times:
         return None

@@ -55,7 +55,7 @@ def commit(root):
 
 
 def run(shapes, thread_counts, minutes, tree):
-    """A results file's contents. `tree` has root, attnc, helper and folder."""
+    """A results file's contents. `tree` has the paths root, attnc, objects and folder."""
     deadline = time.monotonic() + 60 * minutes
     worker.prepare_environment(tree["folder"])
     target = best_target(tree["attnc"])
@@ -71,7 +71,7 @@ def run(shapes, thread_counts, minutes, tree):
     for number, (shape, threads) in enumerate(todo):
         left = (deadline - time.monotonic()) / (len(todo) - number)
         seconds = min(max(left - overhead / max(number, 1), SHORTEST_MEASUREMENT), LONGEST_MEASUREMENT)
-        parts = {"helper": tree["helper"], "command": tree["attnc"], "archive": archives[shape.config]}
+        parts = {"objects": tree["objects"], "command": tree["attnc"], "archive": archives[shape.config]}
         begin = time.monotonic()
         try:
             row = worker.run_shape(context, shape, threads, seconds, parts, TIME_LIMIT)
@@ -86,7 +86,7 @@ def run(shapes, thread_counts, minutes, tree):
         "machine": {"name": machine.file_name(here), **here},
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(tree["root"]),
-        "versions": catalog.versions(),
+        "versions": catalog.versions(tree["objects"]),
         "rows": rows,
     }
 
