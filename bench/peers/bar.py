@@ -112,7 +112,7 @@ def figure(value):
 
 
 def asked(one):
-    """"<= 1.35": a row of a number alone says by at_most which way it is meant."""
+    """ "<= 1.35": a row of a number alone says by at_most which way it is meant."""
     if isinstance(one["bar"], str):
         return one["bar"]
     return f"{'<=' if one.get('at_most') else '>='} {figure(one['bar'])}"

@@ -52,7 +52,7 @@ def threads_text(threads):
 
 
 def short_name(row):
-    """"512/8 · 32 × 50": the shape as a person says it."""
+    """ "512/8 · 32 × 50": the shape as a person says it."""
     shape = parse_shape(row["shape"])
     heads = f"{shape.num_heads}:{shape.num_kv_heads}" if shape.num_kv_heads != shape.num_heads else shape.num_heads
     seq = shape.seq_q if shape.seq_q == shape.seq_kv else f"{shape.seq_q} of {shape.seq_kv}"
@@ -206,7 +206,11 @@ def scaling(found):
                 y=[y for _, y in points],
                 mode="markers",
                 name=column.title,
-                marker={"color": COLOURS[column.id], "size": 11 if ours else 7, "symbol": "diamond" if ours else "circle"},
+                marker={
+                    "color": COLOURS[column.id],
+                    "size": 11 if ours else 7,
+                    "symbol": "diamond" if ours else "circle",
+                },
                 hovertemplate="%{x}: %{y:.2f}<extra>" + column.title + "</extra>",
             )
         )

@@ -180,4 +180,3 @@ def feeds(shape, data, index, bias_rows=1):
     if shape.cached:
         named |= {"past_k": data.past_k, "past_v": data.past_v}
     return named
-

@@ -120,7 +120,7 @@ def times_row(row, columns):
 
 def bar_table(rows):
     lines = "".join(
-        f'<tr><td>{escape(one["row"])}</td><td>{bar.figure(one["measured"])}</td><td>{escape(bar.asked(one))}</td>'
+        f"<tr><td>{escape(one['row'])}</td><td>{bar.figure(one['measured'])}</td><td>{escape(bar.asked(one))}</td>"
         f'<td class="{"ahead" if one["holds"] else "behind"}">{"holds" if one["holds"] else "short"}</td>'
         f"<td>{escape(one.get('note', ''))}</td></tr>"
         for one in rows

@@ -1,6 +1,6 @@
 """Shape files: a problem string a line, then words that say more about the call, then a comment.
 
-    d384_h12_f32:b32_q128_kv128 padded    # MiniLM
+d384_h12_f32:b32_q128_kv128 padded    # MiniLM
 """
 
 import math

@@ -78,9 +78,7 @@ class SdpaAttention(Attention):
 
     def attend(self, q, k, v):
         grouped = self.kv_heads != self.heads
-        context = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=self.keep, is_causal=self.causal, enable_gqa=grouped
-        )
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=self.keep, is_causal=self.causal, enable_gqa=grouped)
         return context, None
 
 

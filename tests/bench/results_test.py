@@ -68,9 +68,9 @@ class ResultsFile(unittest.TestCase):
             "row 1 is not an object": lambda f: f.update(rows=[7]),
             "row 1 has no threads": lambda f: f["rows"][0].pop("threads"),
             "'d512_h8_f32:b32_q50_kv50' on 1 threads has no entries": lambda f: f["rows"][0].pop("entries"),
-            "ms_best of attnc of 'd512_h8_f32:b32_q50_kv50' on 1 threads is not a positive number": lambda f: entry(
-                f
-            ).update(ms_best=0),
+            "ms_best of attnc of 'd512_h8_f32:b32_q50_kv50' on 1 threads is not a positive number": lambda f: entry(f).update(
+                ms_best=0
+            ),
             "unknown entry 'frob' of 'd512_h8_f32:b32_q50_kv50' on 1 threads": lambda f: f["rows"][0]["entries"].update(
                 frob={}
             ),

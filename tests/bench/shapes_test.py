@@ -83,9 +83,7 @@ class ShapeFile(unittest.TestCase):
             path.write_text("d512_h8_f32:b1_q5\nfrob\n")
             with self.assertRaises(ShapeError) as caught:
                 read_shapes(path)
-            self.assertEqual(
-                str(caught.exception), f"{path}:2: 'frob' is not a problem string as d512_h8_f32:b32_q50_kv50"
-            )
+            self.assertEqual(str(caught.exception), f"{path}:2: 'frob' is not a problem string as d512_h8_f32:b32_q50_kv50")
             path.write_text("# nothing\n")
             with self.assertRaisesRegex(ShapeError, "has no shapes$"):
                 read_shapes(path)
