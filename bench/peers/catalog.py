@@ -7,6 +7,8 @@ OURS = "attnc"
 OURS_WITHOUT_PROBS = "attnc_without_probs"
 HELPER, ONEDNN = "libattnc_bench_peers.so", "libattnc_bench_onednn.so"
 
+AUTOSCHEDULERS = ("Adams2019", "Mullapudi2016", "Li2018")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -29,6 +31,7 @@ COLUMNS = (
     Column("onnxruntime_fused", "ONNX Runtime fused", "onnxruntime", "onnxruntime_peers:OnnxRuntimeFused"),
     Column("openvino", "OpenVINO", "openvino", "openvino_peer:OpenVino"),
     Column("onednn", "oneDNN primitives", "onednn"),
+    *(Column(f"halide_{name.lower()}", f"Halide {name}", "", rival=False) for name in AUTOSCHEDULERS),
     Column("naive", "plain C++ loops", "", rival=False),
 )
 BY_ID = {column.id: column for column in COLUMNS}

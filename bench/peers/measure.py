@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import catalog
+from .autoscheduled import Autoscheduled
 from .data import exact_rows, largest_difference, make_data, sampled_rows, tolerances
 from .native import Attnc, Naive, Native, Onednn
 from .peer import Absent, one_line
@@ -53,19 +54,18 @@ class PeakMemory:
 
 
 def measure(shape, threads, seconds, tree):
-    """The row of a results file. `tree` has the folder of the benchmark's shared objects, the attnc
-    command and the archive of the shape's library."""
+    """The row of a results file. `tree` has the paths root, objects, folder, attnc and archive."""
     native = Native(tree["objects"] / catalog.HELPER, threads)
     data = make_data(shape)
     memory = PeakMemory()
-    ours = Attnc(native, shape, data, shape.probs, tree["command"], tree["archive"])
+    ours = Attnc(native, shape, data, shape.probs, tree["attnc"], tree["archive"])
     ours(0)
     entries = [Entry(catalog.OURS, ours, memory.growth(), 0.0)]
     result = tuple(None if array is None else array.copy() for array in ours.result(0))
     bounds = verify_ours(shape, data, result)
     entries[0].error = bounds.pop("error")
     if shape.probs:
-        without = Attnc(native, shape, data, False, tree["command"], tree["archive"])
+        without = Attnc(native, shape, data, False, tree["attnc"], tree["archive"])
         without(0)
         error = largest_difference(shape, data, result[0], without.result(0)[0])
         entries.append(Entry(catalog.OURS_WITHOUT_PROBS, without, 0, error))
@@ -120,6 +120,8 @@ def make_peer(column, native, shape, data, tree, result, bounds):
     memory = PeakMemory()
     if column.id == "naive":
         peer = Naive(native, shape, data)
+    elif column.id.startswith("halide_"):
+        peer = Autoscheduled(column.title.split()[1], tree, shape, data, native.threads)
     elif column.id == "onednn":
         peer = Onednn(tree["objects"] / catalog.ONEDNN, shape, data, native.threads)
     else:
@@ -145,8 +147,8 @@ def time_in_turns(entries, native, shape, threads, sets, seconds):
         before = native.probe()
         first = done % len(entries)  # nobody always comes after the same one
         for entry in entries[first:] + entries[:first]:
-            if entry.id == "naive" and done > 0:
-                continue  # ten times slower: once is enough
+            if done > 0 and not competes(entry.id):
+                continue  # several times slower: once is enough
             mean = turns[entry.id].take()
             if threads > 1:
                 time.sleep(CALM)
@@ -156,6 +158,11 @@ def time_in_turns(entries, native, shape, threads, sets, seconds):
             before = after
     gc.enable()
     return probe_best
+
+
+def competes(name):
+    column = catalog.BY_ID[name]
+    return column.rival or not column.peer
 
 
 class Turn:

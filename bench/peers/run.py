@@ -71,7 +71,7 @@ def run(shapes, thread_counts, minutes, tree):
     for number, (shape, threads) in enumerate(todo):
         left = (deadline - time.monotonic()) / (len(todo) - number)
         seconds = min(max(left - overhead / max(number, 1), SHORTEST_MEASUREMENT), LONGEST_MEASUREMENT)
-        parts = {"objects": tree["objects"], "command": tree["attnc"], "archive": archives[shape.config]}
+        parts = tree | {"archive": archives[shape.config]}
         begin = time.monotonic()
         try:
             row = worker.run_shape(context, shape, threads, seconds, parts, TIME_LIMIT)
