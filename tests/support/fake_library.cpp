@@ -206,7 +206,7 @@ bool refuses(int kernel, void** argv, int32_t* code) {
 int32_t project(int kernel, void** argv) {
     Call call(kernel, argv, arguments_of(kernel));
     call.use_scratch();
-    const bool heads = kernel == ATTNC_KERNEL_PROJECT_HEADS;
+    const bool heads = kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_HEADS_TAIL;
     const View x = call.buffer(ATTNC_ARGUMENT_INPUT, "x", 2);
     const View w = call.buffer(ATTNC_ARGUMENT_WEIGHTS, "weights", 3);
     const View bias = call.buffer(ATTNC_ARGUMENT_BIAS_VECTOR, "bias_vector", 2);
@@ -367,7 +367,7 @@ private:
 int32_t attend(int kernel, void** argv) {
     Call call(kernel, argv, arguments_of(kernel));
     call.use_scratch();
-    const Scores scores(call, kernel != ATTNC_KERNEL_ATTEND);
+    const Scores scores(call, kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED);
     const View v = call.buffer(ATTNC_ARGUMENT_V, "v", 2);
     const View context = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
     const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS, "row_stats", scores.rows());

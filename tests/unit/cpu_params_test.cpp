@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "runtime/kernel_abi.h"
+
 namespace attnc {
 namespace {
 
@@ -209,7 +211,7 @@ TEST(CheckSchedule, LayoutRules) {
               "panel 128 holds 2 heads, which does not divide 8 heads of Q and 1 of K and V");
     EXPECT_EQ(fault("panel:64", kAvx512, "d512_h8_vhd32_f32"),
               "panel 64 does not divide both of the padded heads of 64 and 32 features");
-    EXPECT_EQ(fault("panel:128,project_heads.rows:2"), "no error");
+    EXPECT_EQ(fault("panel:128,project_heads.rows:2,project_heads_tail.rows:1"), "no error");
     EXPECT_EQ(fault("out_panel:40"), "out_panel 40 is not a multiple of 16, the widest vector");
     EXPECT_EQ(fault("tile_kv:0"), "tile_kv 0 is outside 1..65536");
     EXPECT_EQ(fault("tile_kv:100"),
