@@ -5,6 +5,7 @@
 #include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
+#include "runtime/library.h"
 #include "runtime/masks.h"
 #include "runtime/nonfinite.h"
 #include "runtime/probs.h"
@@ -79,11 +80,12 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
 
 // Without masks: by tiles as wide as the queries need.
 bool attend_plain(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
-                  const ContextRows& context, const RowStats& stats) {
+                  const ContextRows& context, const RowStats& stats, const char** refused) {
     for (int64_t done = 0; done < range.rows;) {
         const QueryRange rest = {range.item, range.head, range.row + done, range.rows - done};
         const QueryTiles tiles = next_query_tiles(wave.layer, rest, block.first, block.first + block.count);
         const QueryRange part = {range.item, range.head, rest.row, tiles.rows};
+        *refused = name_of_kernel(tiles.kernel);
         if (!call_attend(wave, worker, part, block, tiles.kernel, context.from(done), stats.from(done)))
             return false;
         done += tiles.rows;
@@ -118,8 +120,8 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
                   const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
     const bool plain = MaskArguments::flags_of(wave, block.appended) == 0 && block.blocks.data == nullptr;
-    *refused = plain ? "attend" : "attend_masked";
-    if (plain ? !attend_plain(wave, worker, range, block, context, stats)
+    *refused = "attend_masked";
+    if (plain ? !attend_plain(wave, worker, range, block, context, stats, refused)
               : !call_attend(wave, worker, range, block, ATTNC_KERNEL_ATTEND_MASKED, context, stats)) {
         return false;
     }

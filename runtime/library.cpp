@@ -64,13 +64,6 @@ int64_t arguments_of(int kernel) {
     }
 }
 
-const char* kernel_name(int kernel) {
-#define ATTNC_X(id, name) #name,
-    static constexpr const char* kNames[] = {ATTNC_KERNELS(ATTNC_X)};
-#undef ATTNC_X
-    return kNames[kernel];
-}
-
 const char* argument_name(int64_t argument) {
 #define ATTNC_X(id, name) #name,
     static constexpr const char* kNames[] = {ATTNC_ARGUMENTS(ATTNC_X)};
@@ -145,21 +138,21 @@ attnc_status check_kernel(attnc_error* error, const attnc_target_entry& target, 
     const attnc_kernel_entry& entry = target.kernels[kernel];
     if (entry.run == nullptr || entry.arguments == nullptr) {
         return bad_table(error,
-                         {"the library has no kernel ", kernel_name(kernel), " for target ", target.name});
+                         {"the library has no kernel ", name_of_kernel(kernel), " for target ", target.name});
     }
     if (entry.argument_count < 1 || entry.argument_count > ATTNC_ARGUMENT_COUNT || entry.scratch_bytes < 0) {
-        return bad_table(error, {"the library's entry of kernel ", kernel_name(kernel), " for target ",
+        return bad_table(error, {"the library's entry of kernel ", name_of_kernel(kernel), " for target ",
                                  target.name, " is corrupt"});
     }
     const int64_t known = arguments_of(kernel);
     for (int64_t i = 0; i < entry.argument_count; ++i) {
         const int64_t argument = entry.arguments[i];
         if (argument < 0 || argument >= ATTNC_ARGUMENT_COUNT) {
-            return bad_table(error, {"the library's kernel ", kernel_name(kernel), " takes argument ",
+            return bad_table(error, {"the library's kernel ", name_of_kernel(kernel), " takes argument ",
                                      argument, ", which this runtime does not know"});
         }
         if ((known & bit(static_cast<int>(argument))) == 0) {
-            return bad_table(error, {"the library's kernel ", kernel_name(kernel), " takes argument ",
+            return bad_table(error, {"the library's kernel ", name_of_kernel(kernel), " takes argument ",
                                      argument_name(argument), ", which this runtime does not give it"});
         }
     }
@@ -225,6 +218,13 @@ bool equal(const char* a, const char* b) {
 }
 
 }  // namespace
+
+const char* name_of_kernel(int kernel) {
+#define ATTNC_X(id, name) #name,
+    static constexpr const char* kNames[] = {ATTNC_KERNELS(ATTNC_X)};
+#undef ATTNC_X
+    return kNames[kernel];
+}
 
 attnc_status check_library(attnc_error* error, const attnc_library* library) {
     if (library == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"library is null"});

@@ -14,4 +14,6 @@ attnc_status check_library(attnc_error* error, const attnc_library* library);
 attnc_status choose_target(attnc_error* error, const attnc_library* library, const char* name,
                            const attnc_target_entry** target);
 
+const char* name_of_kernel(int kernel);  // "attend"
+
 }  // namespace attnc

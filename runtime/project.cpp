@@ -3,6 +3,7 @@
 #include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/call.h"
+#include "runtime/library.h"
 
 namespace attnc {
 namespace {
@@ -193,17 +194,8 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
     return call.run(wave.layer.kernel(kernel), worker.task);
 }
 
-// How many of `rows` the kernel takes and how many its tail kernel, so that their tiles overhang least.
-int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail) {
-    int64_t fewest = divide_up(rows, tile) * tile, whole = rows;
-    for (int64_t tails = 1; tail > 0 && fewest > rows && (tails - 1) * tail < rows; ++tails) {
-        const int64_t rest = most(rows - tails * tail, 0), made = divide_up(rest, tile) * tile + tails * tail;
-        if (made < fewest) fewest = made, whole = rest;
-    }
-    return whole;
-}
-
-bool project(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker) {
+bool project(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker,
+             const char** refused) {
     const attnc_layout& l = wave.layer.layout;
     const int64_t whole = p.heads_out ? whole_tile_rows(s.count, l.tile_rows, l.tail_rows)
                                       : whole_tile_rows(s.count, l.out_tile_rows, l.out_tail_rows);
@@ -211,6 +203,7 @@ bool project(const Wave& wave, const Projection& p, const Part& part, const Stre
     const Stretch rest = {s.item, s.item_row + whole, s.row + whole, s.count - whole};
     const auto run = [&](const Stretch& rows, int heads_kernel, int out_kernel) {
         if (rows.count == 0) return true;
+        *refused = name_of_kernel(p.heads_out ? heads_kernel : out_kernel);
         return p.heads_out ? project_heads(wave, p, part, rows, heads_kernel, worker)
                            : project_out(wave, p, part, rows, out_kernel, worker);
     };
@@ -257,11 +250,6 @@ void keep_part(const Wave& wave, const Projection& p, const Part& part, const St
     }
 }
 
-const char* kernel_of(const Projection& p) {
-    if (p.weights != nullptr) return p.heads_out ? "project_heads" : "project_out";
-    return p.heads_out ? "split_heads" : "merge_heads";
-}
-
 bool run_part(const Wave& wave, const Projection& p, Worker& worker, int64_t index, const char** refused) {
     const Part part = part_of(p, index);
     const int64_t end = chunk_begin(p.rows, part.chunk + 1);
@@ -269,16 +257,14 @@ bool run_part(const Wave& wave, const Projection& p, Worker& worker, int64_t ind
         const Stretch s = stretch_at(p.rows, row, end);
         bool done = true;
         if (p.weights == nullptr) {
+            *refused = name_of_kernel(p.heads_out ? ATTNC_KERNEL_SPLIT_HEADS : ATTNC_KERNEL_MERGE_HEADS);
             for (int64_t h = part.first_group; done && h < part.first_group + part.groups; ++h) {
                 done = copy_heads(wave, p, h, s, worker);
             }
         } else {
-            done = project(wave, p, part, s, worker);
+            done = project(wave, p, part, s, worker, refused);
         }
-        if (!done) {
-            *refused = kernel_of(p);
-            return false;
-        }
+        if (!done) return false;
         if (p.steps.any() && !finish_heads(wave, p, part, s, worker, refused)) return false;
         if (p.keeps != Keeps::kNothing) keep_part(wave, p, part, s);
         row += s.count;

@@ -1,5 +1,7 @@
 #include "runtime/rows.h"
 
+#include "runtime/arithmetic.h"
+
 namespace attnc {
 namespace {
 
@@ -62,6 +64,15 @@ Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
     stretch.count = stop - row;
     if (stretch.count > rows.call_rows) stretch.count = rows.call_rows;
     return stretch;
+}
+
+int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail) {
+    int64_t fewest = divide_up(rows, tile) * tile, whole = rows;
+    for (int64_t tails = 1; tail > 0 && fewest > rows && (tails - 1) * tail < rows; ++tails) {
+        const int64_t rest = most(rows - tails * tail, 0), made = divide_up(rest, tile) * tile + tails * tail;
+        if (made < fewest) fewest = made, whole = rest;
+    }
+    return whole;
 }
 
 }  // namespace attnc

@@ -46,4 +46,8 @@ int64_t chunk_begin(const Rows& rows, int64_t chunk);
 // The stretch that begins at `row` and ends before `end`.
 Stretch stretch_at(const Rows& rows, int64_t row, int64_t end);
 
+// How many of `rows` go to a kernel with steps of `tile` rows and how many, the rest, to its tail kernel, so that their
+// steps overhang least; tail 0: all.
+int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail);
+
 }  // namespace attnc

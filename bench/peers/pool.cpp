@@ -47,6 +47,4 @@ double bench_probe(BenchPool* pool) {
     return static_cast<double>(pool->threads * pieces) * probe().operations() / seconds;
 }
 
-const char* bench_probe_name() {
-    return probe().name();
-}
+const char* bench_probe_name() { return probe().name(); }

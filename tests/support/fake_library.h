@@ -36,7 +36,7 @@ struct FakeLayout {
     int64_t tile_kv = 16;
     int64_t tile_q = 8;
     int64_t tile_q_narrow = 0, tile_q_single = 0;  // as in a real table: 0, the kernel isn't there
-    int64_t tile_rows = 6, tail_rows = 5;          // of project_heads and of project_out
+    int64_t tile_rows = 1, tail_rows = 0;          // of project_heads and of project_out
     int64_t split_kv = 16;
 };
 

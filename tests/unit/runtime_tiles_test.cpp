@@ -1,0 +1,112 @@
+// Which kernels take which rows: tail kernels of projections, and forms of attend for fewer queries.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/query_tiles.h"
+#include "runtime/rows.h"
+#include "tests/support/fake_run.h"
+
+namespace attnc::test {
+namespace {
+
+TEST(WholeTileRows, LetsTilesOverhangLeast) {
+    EXPECT_EQ(whole_tile_rows(12, 6, 5), 12);
+    EXPECT_EQ(whole_tile_rows(50, 6, 5), 30);  // 5 x 6 + 4 x 5
+    EXPECT_EQ(whole_tile_rows(128, 6, 5), 108);
+    EXPECT_EQ(whole_tile_rows(10, 6, 5), 0);
+    EXPECT_EQ(whole_tile_rows(1, 6, 5), 0);
+    EXPECT_EQ(whole_tile_rows(7, 6, 5), 0);    // 10 rows are made, 11 or 12 otherwise
+    EXPECT_EQ(whole_tile_rows(13, 6, 0), 13);  // no tail kernel
+    EXPECT_EQ(whole_tile_rows(0, 6, 5), 0);
+    for (int64_t rows = 1; rows < 300; ++rows) {
+        const int64_t whole = whole_tile_rows(rows, 6, 5), rest = rows - whole;
+        const int64_t made = (whole + 5) / 6 * 6 + (rest + 4) / 5 * 5;
+        ASSERT_GE(rest, 0) << rows;
+        ASSERT_LE(made, (rows + 5) / 6 * 6) << rows;
+        ASSERT_TRUE(made == rows || rows < 20) << rows;
+    }
+}
+
+// Queries `row` to row + rows of an item whose diagonal ends at the last of its keys.
+QueryTiles tiles(int64_t row, int64_t rows, int64_t keys, bool causal) {
+    attnc_layer layer = {};
+    layer.layout.tile_q = 64, layer.layout.tile_q_narrow = 32, layer.layout.tile_q_single = 16;
+    Item item = {};
+    item.first_key = kNoFirstKey;
+    item.last_key = causal ? 1 : kNoLastKey;
+    return next_query_tiles(layer, {&item, 0, row, rows}, 0, keys);
+}
+
+bool operator==(const QueryTiles& a, const QueryTiles& b) { return a.kernel == b.kernel && a.rows == b.rows; }
+
+TEST(NextQueryTiles, FitTheQueriesThatAreLeft) {
+    const auto wide = [](int64_t rows) { return QueryTiles{ATTNC_KERNEL_ATTEND, rows}; };
+    const auto narrow = [](int64_t rows) { return QueryTiles{ATTNC_KERNEL_ATTEND_NARROW, rows}; };
+    const auto single = [](int64_t rows) { return QueryTiles{ATTNC_KERNEL_ATTEND_SINGLE, rows}; };
+    EXPECT_TRUE(tiles(0, 1, 500, false) == single(1));
+    EXPECT_TRUE(tiles(0, 16, 500, false) == single(16));
+    EXPECT_TRUE(tiles(0, 17, 500, false) == narrow(17));
+    EXPECT_TRUE(tiles(0, 33, 500, false) == narrow(32));  // and one more call
+    EXPECT_TRUE(tiles(0, 48, 500, false) == narrow(32));
+    EXPECT_TRUE(tiles(0, 49, 500, false) == wide(49));
+    EXPECT_TRUE(tiles(0, 64, 500, false) == wide(64));
+    EXPECT_TRUE(tiles(0, 197, 500, false) == wide(192));
+    // Along a diagonal, unless there are many keys.
+    EXPECT_TRUE(tiles(0, 64, 64, true) == narrow(64));
+    EXPECT_TRUE(tiles(0, 70, 70, true) == narrow(64));
+    EXPECT_TRUE(tiles(0, 90, 90, true) == narrow(90));
+    EXPECT_TRUE(tiles(1000, 64, 1064, true) == wide(64));
+    // Behind the diagonal every query sees every key.
+    EXPECT_TRUE(tiles(1000, 64, 256, true) == wide(64));
+}
+
+TEST(NextQueryTiles, DoWithoutFormsThatATargetLacks) {
+    attnc_layer layer = {};
+    layer.layout.tile_q = 16;
+    Item item = {};
+    item.first_key = kNoFirstKey, item.last_key = 1;
+    for (const int64_t rows : {1, 15, 16, 40}) {
+        const QueryTiles got = next_query_tiles(layer, {&item, 0, 0, rows}, 0, rows);
+        EXPECT_EQ(got.kernel, ATTNC_KERNEL_ATTEND) << rows;
+        EXPECT_EQ(got.rows, rows > 16 ? 32 : rows);
+    }
+}
+
+// Whatever takes a row, the result is that of the reference, and the rows of no kernel overlap another's.
+TEST(Forward, TakesEveryFormWhereRowsAskForIt) {
+    const FakeOptions options = {
+        .layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2, .tile_rows = 6, .tail_rows = 5}};
+    for (const char* problem : {"d32_h2_f32:b3_q13_kv13", "d32_h4_kv2_f32_causal:b2_q23_kv23",
+                                "d32_h2_vhd32_f32:b1_q6_kv40", "d32_h2_f32_noin_noout_causal:b2_q21_kv21"}) {
+        fake_counts().reset();
+        const LayerCall call = random_call(problem, 7);
+        EXPECT_TRUE(matches(call, options)) << problem;
+        EXPECT_GT(
+            fake_counts().calls[ATTNC_KERNEL_ATTEND_NARROW] + fake_counts().calls[ATTNC_KERNEL_ATTEND_SINGLE],
+            0);
+        if (call.config.in_proj) {
+            EXPECT_GT(fake_counts().calls[ATTNC_KERNEL_PROJECT_HEADS_TAIL], 0) << problem;
+            EXPECT_GT(fake_counts().calls[ATTNC_KERNEL_PROJECT_OUT_TAIL], 0) << problem;
+        }
+        EXPECT_TRUE(equal_bits(run_fake(call, options), run_fake(call))) << problem;
+    }
+}
+
+TEST(Forward, NamesTheFormThatRefuses) {
+    const FakeOptions options = {
+        .layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2, .tile_rows = 6, .tail_rows = 5}};
+    const LayerCall call = random_call("d32_h2_f32:b1_q13_kv13", 7);
+    for (const auto& [kernel, name] : {std::pair(ATTNC_KERNEL_ATTEND_NARROW, "attend_narrow"),
+                                       std::pair(ATTNC_KERNEL_ATTEND_SINGLE, "attend_single"),
+                                       std::pair(ATTNC_KERNEL_PROJECT_HEADS_TAIL, "project_heads_tail"),
+                                       std::pair(ATTNC_KERNEL_PROJECT_OUT_TAIL, "project_out_tail")}) {
+        fail_next_call(kernel, FakeFailure::kCodeOnly);
+        const FakeResult got = run_fake(call, options);
+        EXPECT_EQ(got.status, ATTNC_KERNEL_FAILED);
+        EXPECT_EQ(got.error, std::string("kernel ") + name + " failed with code -7");
+    }
+}
+
+}  // namespace
+}  // namespace attnc::test
