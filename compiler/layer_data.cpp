@@ -116,6 +116,7 @@ AlignedBytes::AlignedBytes(size_t bytes) : bytes_(bytes) {
     constexpr size_t kAlignment = 64;
     data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
     if (data_ == nullptr) throw std::bad_alloc();
+    attnc_memory_advise(data_, bytes);
 }
 
 AlignedBytes::~AlignedBytes() { std::free(data_); }

@@ -370,6 +370,11 @@ typedef struct attnc_run {
 #define ATTNC_OUTPUTS_INIT ATTNC_SIZED(attnc_outputs)
 #define ATTNC_RUN_INIT ATTNC_SIZED(attnc_run)
 
+/* Asks the system to put this memory, a workspace or a cache, into large pages (of 2 MiB, as far as whole ones lie in it),
+ * which makes calls some percent faster. Before it is first written to; changes nothing else, and does nothing where there
+ * are no such pages. attnc_layer_create does so with the memory that it allocates itself, and so do the C++ classes. */
+void attnc_memory_advise(void* memory, size_t bytes);
+
 /* Bytes of workspace that forward needs for exactly these arguments; data pointers may be null (lengths' data too:
  * then the most for any lengths), run's workspace is not looked at. run may be null: one thread. */
 attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs* inputs,

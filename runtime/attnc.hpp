@@ -561,6 +561,7 @@ public:
         attnc_error error{};
         detail::check(attnc_cache_bytes(layer.c(), &o, &bytes_, &error), error);
         memory_.reset(static_cast<std::byte*>(::operator new (bytes_, std::align_val_t{64})));
+        attnc_memory_advise(memory_.get(), bytes_);
         detail::check(attnc_cache_create(layer.c(), &o, memory_.get(), bytes_, &cache_, &error), error);
     }
 
@@ -621,6 +622,7 @@ public:
         workspace_.reset();
         bytes_ = 0;
         workspace_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
+        attnc_memory_advise(workspace_.get(), bytes);
         bytes_ = bytes;
     }
 

@@ -17,7 +17,12 @@ namespace {
 
 constexpr int64_t kMaxSpan = INT32_MAX;  // bytes of a buffer that a kernel may be given
 
-void* allocate_default(void*, size_t bytes, size_t alignment) { return aligned_alloc(alignment, bytes); }
+void* allocate_default(void*, size_t bytes, size_t alignment) {
+    constexpr size_t kLargePage = size_t{2} << 20;
+    void* memory = aligned_alloc(bytes >= kLargePage ? kLargePage : alignment, bytes);
+    attnc_memory_advise(memory, bytes);
+    return memory;
+}
 void deallocate_default(void*, void* memory, size_t) { free(memory); }
 
 bool is_finite(float value) { return value - value == 0; }

@@ -1,21 +1,30 @@
 #include "runtime/nonfinite.h"
 
 #include <bit>
+#include <cstring>
 
 namespace attnc {
 namespace {
 
-constexpr uint32_t kExponent = 0x7f800000, kMinusInfinity = 0xff800000, kQuietNan = 0x7fc00000;
+constexpr uint32_t kMinusInfinity = 0xff800000, kQuietNan = 0x7fc00000;
 
 }  // namespace
 
 bool any_nonfinite(const float* values, int64_t count) {
-    uint32_t found = 0;  // collected without a branch, so that the loop is vector code
-    for (int64_t i = 0; i < count; ++i) {
-        const bool nonfinite = (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;
-        found |= nonfinite ? 1U : 0U;
+    // Added to the bits without their sign, this carries into the sign where the exponent is all ones, and nowhere else.
+    constexpr uint32_t kLeastExponent = 0x00800000, kUnsigned = 0x7fffffff;
+    using Vector = uint32_t __attribute__((vector_size(16)));
+    constexpr int64_t kLanes = 4;
+    Vector found = {};
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        Vector bits;
+        memcpy(&bits, values + i, sizeof bits);
+        found |= (bits & kUnsigned) + kLeastExponent;
     }
-    return found != 0;
+    uint32_t all = found[0] | found[1] | found[2] | found[3];
+    for (; i < count; ++i) all |= (std::bit_cast<uint32_t>(values[i]) & kUnsigned) + kLeastExponent;
+    return (all & ~kUnsigned) != 0;
 }
 
 bool is_minus_infinity(float value) { return std::bit_cast<uint32_t>(value) == kMinusInfinity; }

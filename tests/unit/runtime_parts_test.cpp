@@ -46,6 +46,14 @@ TEST(Text, WritesExtremeNumbers) {
               "-9223372036854775808 9223372036854775807 0 18446744073709551615 -2147483648");
 }
 
+TEST(LargePages, LeaveMemoryAsItWas) {
+    std::vector<unsigned char> memory(size_t{9} << 20, 7);
+    attnc_memory_advise(memory.data() + 1, memory.size() - 1);
+    attnc_memory_advise(memory.data(), 100);
+    attnc_memory_advise(nullptr, size_t{4} << 20);
+    EXPECT_EQ(memory, std::vector<unsigned char>(size_t{9} << 20, 7));
+}
+
 TEST(Text, EndsWhatDoesNotFitInDots) {
     EXPECT_EQ(text({"abcdef", 123456}, 10), "abcdef...");
     EXPECT_EQ(text({"abcdefghi"}, 10), "abcdefghi");
