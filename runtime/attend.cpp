@@ -116,6 +116,16 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
     return true;
 }
 
+// Whether every query of the range sees all keys up to a diagonal, and the values behind it, which some do not see, are
+// finite. Their products are 0 then, and no row can have come out wrong. (To the left of a window there may be many.)
+bool edge_is_finite(const attnc_layer& layer, const QueryRange& range, const KeyBlock& block) {
+    if (range.last() - 1 + range.item->first_key > block.first) return false;
+    for (int64_t j = most(range.row + range.item->last_key - block.first, 0); j < block.count; ++j) {
+        if (any_nonfinite(block.v.data + j * block.v.row_stride, layer.v_width)) return false;
+    }
+    return true;
+}
+
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                   const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
@@ -125,7 +135,7 @@ bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, con
               : !call_attend(wave, worker, range, block, ATTNC_KERNEL_ATTEND_MASKED, context, stats)) {
         return false;
     }
-    if (!masked && (block.appended || sees_all(range, block.first, block.first + block.count))) return true;
+    if (!masked && (block.appended || edge_is_finite(wave.layer, range, block))) return true;
     *refused = "attend_guarded";
     return redo_nonfinite(wave, worker, range, block, context, stats);
 }

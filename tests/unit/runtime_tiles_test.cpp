@@ -78,7 +78,7 @@ TEST(Forward, TakesEveryFormWhereRowsAskForIt) {
     const FakeOptions options = {
         .layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2, .tile_rows = 6, .tail_rows = 5}};
     for (const char* problem : {"d32_h2_f32:b3_q13_kv13", "d32_h4_kv2_f32_causal:b2_q23_kv23",
-                                "d32_h2_vhd32_f32:b1_q6_kv40", "d32_h2_f32_noin_noout_causal:b2_q21_kv21"}) {
+                                "d32_h2_vhd32_f32:b1_q5_kv40", "d32_h2_f32_noin_noout_causal:b2_q21_kv21"}) {
         fake_counts().reset();
         const LayerCall call = random_call(problem, 7);
         EXPECT_TRUE(matches(call, options)) << problem;
