@@ -13,7 +13,7 @@ namespace attnc {
 struct KernelJob {
     std::string kernel;    // name of a generator: "attend"
     std::string config;    // its parameter of that name: "hd64_vhd64"
-    std::string schedule;  // the whole target's schedule text
+    std::string schedule;  // what the kernel depends on of the target's schedule text
     std::string target;    // "x86-64-linux-avx2-fma-f16c"
     std::string symbol;    // of the function; <symbol>_argv is what a library calls
 };

@@ -25,7 +25,7 @@ PlannedTarget plan_target(const Config& config, const std::string& target, const
         entry.kernel = kernel;
         entry.job = {.kernel = kernel_name(kernel),
                      .config = kernel_config(config, kernel),
-                     .schedule = to_string(planned.schedule),
+                     .schedule = to_string(planned.schedule, kernel),
                      .target = target,
                      .symbol = kernel_symbol(kernel, target)};
         planned.kernels.push_back(std::move(entry));

@@ -417,6 +417,19 @@ std::string to_string(const CpuSchedule& schedule) {
     return text;
 }
 
+std::string to_string(const CpuSchedule& schedule, int kernel) {
+    const std::string own =
+        std::string(kernel_name(kernel == ATTNC_KERNEL_ATTEND_SCORES ? ATTNC_KERNEL_ATTEND_PROBS : kernel)) +
+        ".";
+    std::string text;
+    for_each_field(schedule, [&](const std::string& name, int64_t value) {
+        const bool of_layout = name.find('.') == std::string::npos;
+        if (!of_layout && !name.starts_with(own)) return;
+        text += (text.empty() ? "" : ",") + name + ":" + number(value);
+    });
+    return text;
+}
+
 CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base) {
     CpuSchedule schedule = base;
     std::set<std::string_view> given;

@@ -71,6 +71,9 @@ struct CpuSchedule {
 };
 std::string to_string(const CpuSchedule& schedule);
 
+// The part of it that a kernel (ATTNC_KERNEL_*) depends on, Layout and its own fields: kernels that are alike in it are the same.
+std::string to_string(const CpuSchedule& schedule, int kernel);
+
 // Starts from `base` and overrides the fields that `text` names. Throws ConfigError for an unknown field, a field
 // given twice, or a value that is no number.
 CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base);
