@@ -27,13 +27,8 @@ CachedCall::CachedCall(const LayerCallSetup& setup, int64_t batches)
       out_(static_cast<size_t>(out_elements(problem_))),
       slots_(static_cast<size_t>(problem_.sizes.batch * batches)) {
     if (held_ < 0) throw std::runtime_error(fmt::format("{}: more new keys than keys", to_string(problem_)));
-    const LayerWeights weights(problem_.config, setup.used, 1);
-    attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
-    if (!setup.target.empty()) options.target = setup.target.c_str();
-    if (setup.used.rotary != Rotary::kNone) options.rotary.base = 10000;
+    layer_ = new_layer(setup);
     attnc_error error;
-    check_status(attnc_layer_create(setup.library, &weights.view, &options, &layer_, &error), error,
-                 "attnc_layer_create");
     std::iota(slots_.begin(), slots_.end(), 0);
     make_cache(static_cast<int64_t>(slots_.size()));
     inputs_.query = tokens_.query_view;

@@ -48,14 +48,21 @@ LayerCall::Set::Set(const LayerCallSetup& setup, uint64_t seed)
     if (setup.adjust) setup.adjust(inputs, outputs);
 }
 
-LayerCall::LayerCall(const LayerCallSetup& setup) : problem_(setup.problem) {
-    const LayerWeights weights(problem_.config, setup.used, 1);
+attnc_layer* new_layer(const LayerCallSetup& setup) {
+    const LayerWeights weights(setup.problem.config, setup.used, 1);
     attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
     if (!setup.target.empty()) options.target = setup.target.c_str();
     if (setup.used.rotary != Rotary::kNone) options.rotary.base = 10000;
+    attnc_layer* layer = nullptr;
     attnc_error error;
-    check_status(attnc_layer_create(setup.library, &weights.view, &options, &layer_, &error), error,
+    check_status(attnc_layer_create(setup.library, &weights.view, &options, &layer, &error), error,
                  "attnc_layer_create");
+    return layer;
+}
+
+LayerCall::LayerCall(const LayerCallSetup& setup) : problem_(setup.problem) {
+    layer_ = new_layer(setup);
+    attnc_error error;
     sets_.push_back(std::make_unique<Set>(setup, 0));
     const int64_t sets = rotation(inputs(), outputs(), setup.most_sets);
     for (int64_t set = 1; set < sets; ++set)

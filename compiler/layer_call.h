@@ -25,6 +25,9 @@ struct LayerCallSetup {
     int64_t most_sets = 16;
 };
 
+// The layer that is called, with weights of its own; to be destroyed. Throws std::runtime_error.
+attnc_layer* new_layer(const LayerCallSetup& setup);
+
 class LayerCall {
 public:
     // Throws std::runtime_error.
