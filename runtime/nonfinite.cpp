@@ -6,7 +6,7 @@
 namespace attnc {
 namespace {
 
-constexpr uint32_t kMinusInfinity = 0xff800000, kQuietNan = 0x7fc00000;
+constexpr uint32_t kQuietNan = 0x7fc00000;
 
 }  // namespace
 
@@ -26,8 +26,6 @@ bool any_nonfinite(const float* values, int64_t count) {
     for (; i < count; ++i) all |= (std::bit_cast<uint32_t>(values[i]) & kUnsigned) + kLeastExponent;
     return (all & ~kUnsigned) != 0;
 }
-
-bool is_minus_infinity(float value) { return std::bit_cast<uint32_t>(value) == kMinusInfinity; }
 
 float minus_infinity() { return std::bit_cast<float>(kMinusInfinity); }
 float quiet_nan() { return std::bit_cast<float>(kQuietNan); }

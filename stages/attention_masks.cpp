@@ -1,5 +1,8 @@
-// What masks add to the two-pass attention: the runs of keys that are computed at all, and the passes between scores and
-// softmax.
+// What masks add to the two-pass attention: the runs of keys that are computed at all, and the number that all masks
+// together add to a score.
+#include <tuple>
+#include <utility>
+
 #include "runtime/kernel_abi.h"
 #include "stages/attention_two_pass.h"
 #include "stages/dropping.h"
@@ -87,78 +90,110 @@ void AttentionTwoPass::define_runs() {
                               first_step(tile.key_rows, kFullFirst),
                               end_step(tile.key_rows, kFullEnd),
                               first_step(tile.tail_rows, kRightFirst),
-                              end_step(tile.tail_rows, kRightEnd),
-                              first_key,
-                              end_key(cast<int>(state(0) == 1)),
-                              first_key,
-                              end_key(cast<int>(state(0) == 0))};
+                              end_step(tile.tail_rows, kRightEnd)};
     std::vector<Expr> values;
-    values.reserve(kRunBounds);
-    for (int bound = 0; bound < kRunBounds; bound++) {
-        values.push_back(
-            select(blocked, of_column[bound], bound < kTileBounds ? Expr(bounds(bound, t)) : Expr(0)));
+    values.reserve(kTileBounds);
+    for (int bound = 0; bound < kTileBounds; bound++) {
+        values.push_back(select(blocked, of_column[bound], Expr(bounds(bound, t))));
     }
     runs(x, r, t) = undef<int>();
     runs(x, run_keys, t) = mux(x, values);
 }
 
-void AttentionTwoPass::define_masks() {
+Expr AttentionTwoPass::is_per_key() const {
+    return !is_given(ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS);
+}
+
+Expr AttentionTwoPass::key_addend(const Expr& key) const {
+    return with_alibi(select(is_given(ATTNC_MASK_KEY_BIAS), in_.masks->key_bias(safe_key(key)), 0.0f), key);
+}
+
+Expr AttentionTwoPass::with_alibi(const Expr& addend, const Expr& key) const {
     const AttentionMasks& m = *in_.masks;
-    Expr query = tile_query(i);
-    // A pass over the scores of the keys between two bounds where `flag` is given. `change` makes a new score of one,
-    // of its key, and of the key as it is safe to read masks with.
-    auto pass_over = [&](TileBound first, TileBound end, BlockUpdate which, int flag, auto change) {
-        RDom keys = span("mask_keys", in_.tile_kv, first, end, t);
-        keys.where(is_given(flag));
-        mask_keys[which] = keys;
-        block(i, kFirstScore + keys.x, t) = change(block(i, kFirstScore + keys.x, t), keys.x,
-                                                   unsafe_promise_clamped(keys.x, 0, in_.keys - 1));
+    if (!m.alibi_slope.defined()) return addend;
+    Expr distance = cast<float>(abs(t * tile.rows + i + m.own_key - key));
+    return choose(is_given(ATTNC_MASK_ALIBI), add_to_score(addend, -(m.alibi_slope * distance)), addend);
+}
+
+void AttentionTwoPass::define_addends() {
+    const AttentionMasks& m = *in_.masks;
+    const Expr paired = is_given(ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP);
+    const Expr blocked = is_given(ATTNC_MASK_BLOCKS);
+    define_pair_addends();
+
+    // Of all keys that some query of the tile sees, in whole columns.
+    auto pass = [&](BlockUpdate which, const char* name, const Expr& taken, auto value) {
+        RDom keys({{0, kGranule}, {0, in_.tile_kv / kGranule}}, name);
+        keys.where(taken);
+        keys.where(keys.y >= bounds(kFirstKey, t) / kGranule);
+        keys.where(keys.y < ceil_div(bounds(kEndKey, t), kGranule));
+        addend_keys[which] = keys;
+        Expr place = kFirstScore + keys.y * kGranule + keys.x;
+        block(i, place, t) = value(keys, place);
         defined(which);
     };
-    auto pass = [&](BlockUpdate which, int flag, auto change) {
-        pass_over(kFirstKey, kEndKey, which, flag, change);
+    pass(kKeyAddends, "addend_keys", blocked && !paired,
+         [&](const RDom& keys, const Expr&) { return key_addend(keys.y * kGranule + keys.x); });
+    pass(kPairAddends, "pair_keys", paired, [&](RDom& keys, const Expr&) {
+        // Columns that are dropped whole aren't looked at.
+        keys.where(!blocked || columns(keys.y, t) != 0);
+        Expr addend = addend_lanes(i % kQueryLanes, keys.x, i / kQueryLanes, keys.y, t);
+        return with_alibi(addend, keys.y * kGranule + keys.x);
+    });
+    const Expr last_column = (in_.keys - 1) / kGranule, last_row = (in_.queries - 1) / kGranule;
+    pass(kBlockAddends, "block_keys", blocked, [&](RDom& keys, const Expr& place) {
+        keys.where(columns(keys.y, t) != 3);
+        Expr row = unsafe_promise_clamped(min((t * tile.rows + i) / kGranule, last_row), 0, last_row);
+        Expr column = unsafe_promise_clamped(keys.y, 0, last_column);
+        return drop_where(m.key_blocks(column, row) == 0, block(i, place, t));
+    });
+}
+
+Expr AttentionTwoPass::safe_key(const Expr& key) const {
+    return unsafe_promise_clamped(min(key, in_.keys - 1), 0, in_.keys - 1);
+}
+
+// Query by query, as masks lie in memory, then transposed.
+void AttentionTwoPass::define_pair_addends() {
+    const AttentionMasks& m = *in_.masks;
+    Expr key = n * kGranule + c, whole = (n + 1) * kGranule <= in_.keys;
+    key_once = RDom(0, 1, "key_once");
+    key_once.where(is_given(ATTNC_MASK_KEY_BIAS));
+    key_addends(c, n) = 0.0f;
+    key_addends(c, n) = m.key_bias(safe_key(key + key_once));
+    pair_addends(c, i, n, t) = key_addends(c, n);
+    auto take = [&](const Func& mask, const Expr& stride, int flag, auto change) {
+        PairMask by_rows = {.stride = stride};
+        auto update = [&](const char* name, const Expr& taken, const Expr& row_key) {
+            RDom once(0, 1, name);
+            once.where(is_given(flag) && taken);
+            Expr query = unsafe_promise_clamped(min(t * tile.rows + i, in_.queries - 1), 0, in_.queries - 1);
+            pair_addends(c, i, n, t) = change(pair_addends(c, i, n, t), mask(row_key + once, query));
+            return std::pair(once, pair_addends.num_update_definitions() - 1);
+        };
+        std::tie(by_rows.once, by_rows.update) =
+            update("mask_once", whole, unsafe_promise_clamped(key, 0, in_.keys - 1));
+        std::tie(by_rows.edge_once, by_rows.edge_update) = update("edge_once", !whole, safe_key(key));
+        pair_masks.push_back(by_rows);
     };
+    take(m.bias, m.bias_stride, ATTNC_MASK_BIAS,
+         [](const Expr& addend, const Expr& bias) { return add_to_score(addend, bias); });
+    take(m.keep_mask, m.keep_stride, ATTNC_MASK_KEEP,
+         [](const Expr& addend, const Expr& keep) { return drop_where(keep == 0, addend); });
+    take(m.drop_mask, m.drop_stride, ATTNC_MASK_DROP,
+         [](const Expr& addend, const Expr& drop) { return drop_where(drop != 0, addend); });
+
+    addend_quads(b, c, l, g, n, t) = pair_addends(c, g * kQueryLanes + l + 4 * b, n, t);
+    addend_lanes(l, c, g, n, t) = addend_quads(l / 4, c, l % 4, g, n, t);
+}
+
+Expr AttentionTwoPass::with_masks(const Expr& score, const Expr& addend) const {
+    const AttentionMasks& m = *in_.masks;
+    Expr capped = score;
     if (m.softcap.defined()) {
-        // By visibility, not by the score: one that is -infinity because of its data becomes -softcap.
-        pass(kSoftcap, ATTNC_MASK_SOFTCAP, [&](const Expr& score, const Expr& place, const Expr&) {
-            return drop_where(!visible(t * tile.rows + i, place), scaled_tanh(score, m.softcap));
-        });
+        capped = choose(is_given(ATTNC_MASK_SOFTCAP), scaled_tanh(score, m.softcap), score);
     }
-    if (m.alibi_slope.defined()) {
-        pass(kAlibi, ATTNC_MASK_ALIBI, [&](const Expr& score, const Expr& place, const Expr&) {
-            Expr distance = cast<float>(abs(t * tile.rows + i + m.own_key - place));
-            return select(is_dropped(score), kDropped, at_least_lowest(score - m.alibi_slope * distance));
-        });
-    }
-    pass(kAddBias, ATTNC_MASK_BIAS, [&](const Expr& score, const Expr&, const Expr& key) {
-        return add_to_score(score, m.bias(key, query));
-    });
-    pass(kAddKeyBias, ATTNC_MASK_KEY_BIAS, [&](const Expr& score, const Expr&, const Expr& key) {
-        return add_to_score(score, m.key_bias(key));
-    });
-    pass(kSelectKeep, ATTNC_MASK_KEEP, [&](const Expr& score, const Expr&, const Expr& key) {
-        return drop_where(m.keep_mask(key, query) == 0, score);
-    });
-    pass(kSelectDrop, ATTNC_MASK_DROP, [&](const Expr& score, const Expr&, const Expr& key) {
-        return drop_where(m.drop_mask(key, query) != 0, score);
-    });
-    pass_over(kPartFirst, kPartEnd, kSelectBlocks, ATTNC_MASK_BLOCKS,
-              [&](const Expr& score, const Expr&, const Expr& key) {
-                  // Without tile_query's clamp, so that a vector of queries is seen to lie in one granule.
-                  const Expr last_row = (in_.queries - 1) / kGranule;
-                  Expr row =
-                      unsafe_promise_clamped(min((t * tile.rows + i) / kGranule, last_row), 0, last_row);
-                  return drop_where(m.key_blocks(key / kGranule, row) == 0, score);
-              });
-    if (!valued) {
-        pass_over(kGapFirst, kGapEnd, kFillGaps, ATTNC_MASK_BLOCKS,
-                  [&](const Expr&, const Expr&, const Expr&) { return Expr(kDropped); });
-        return;
-    }
-    RDom keys = span("mask_keys", in_.tile_kv, kFirstKey, kEndKey, t);
-    mask_keys[kMaskedMax] = keys;
-    block(i, kRowMax, t) = max(block(i, kRowMax, t), block(i, kFirstScore + keys.x, t));
-    defined(kMaskedMax);
+    return add_to_score(capped, addend);
 }
 
 }  // namespace attnc

@@ -37,9 +37,6 @@ AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTil
         define_runs();
     }
     define_scores();
-    if (masked) {
-        define_masks();
-    }
     if (valued) {
         define_context();
     }
@@ -96,24 +93,37 @@ void AttentionTwoPass::define_scores() {
     };
     sums_of(left_sums, tile.tail_rows, false);
     sums_of(full_sums, tile.key_rows, true);
+    if (masked) sums_of(full_key_sums, tile.key_rows, true);
     sums_of(right_sums, tile.tail_rows, false);
 
     block(i, j, t) = undef<float>();
     block(i, kRowMax, t) = kLowest;
     defined(kSeedMax);
+    if (masked) {
+        define_addends();
+    }
     auto scores_of = [&](BlockUpdate which, const Func& sums, RDom& steps, int key_rows, TileBound first,
                          TileBound end) {
         steps = span("steps", (in_.tile_kv + key_rows - 1) / key_rows, first, end, t);
+        if (masked && which == kFullScores) steps.where(!is_per_key());
+        if (which == kFullKeyScores) steps.where(is_per_key());
         std::vector<Expr> rows, values;
         for (int row = 0; row < key_rows; row++) {
             Expr score = sums(i, row, steps.x, t);
-            if (which != kFullScores) {
+            if (masked) {
+                Expr key = steps.x * key_rows + row, in_block = block(i, kFirstScore + key, t);
+                score = with_masks(score, which == kFullScores ? in_block
+                                          : which == kFullKeyScores
+                                              ? key_addend(key)
+                                              : select(is_per_key(), key_addend(key), in_block));
+            }
+            if (which == kLeftScores || which == kRightScores) {
                 score = drop_where(!visible(t * tile.rows + i, steps.x * key_rows + row), score);
             }
             rows.push_back(kFirstScore + steps.x * key_rows + row);
             values.push_back(score);
         }
-        if (!masked) {
+        if (valued) {
             rows.insert(rows.begin(), Expr(int(kRowMax)));
             values.insert(values.begin(), max(block(i, kRowMax, t), tree_max(values)));
         }
@@ -126,6 +136,7 @@ void AttentionTwoPass::define_scores() {
     };
     scores_of(kLeftScores, left_sums, left, tile.tail_rows, kLeftFirst, kLeftEnd);
     scores_of(kFullScores, full_sums, full, tile.key_rows, kFullFirst, kFullEnd);
+    if (masked) scores_of(kFullKeyScores, full_key_sums, full_key, tile.key_rows, kFullFirst, kFullEnd);
     scores_of(kRightScores, right_sums, right, tile.tail_rows, kRightFirst, kRightEnd);
 }
 
@@ -140,25 +151,35 @@ void AttentionTwoPass::define_context() {
     block(i, kRowInverse, t) = select(sees_no_key(sum), 0.0f, 1.0f / sum);
     defined(kInvert);
 
-    const Expr tile_of_group = (g * tile.context_rows) / tile.rows;
-    value_keys = masked ? span("value_keys", in_.tile_kv, kFirstKey, kEndKey, tile_of_group)
-                        : RDom(0, in_.tile_kv, "value_keys");
-    value_keys.where(value_keys.x >= group_bounds(kFirstKey, g) && value_keys.x < group_bounds(kEndKey, g));
-    Expr key = unsafe_promise_clamped(value_keys.x, 0, in_.keys - 1);
+    context_sums(d, i, g) = 0.0f;
+    // Without runs apart, since sums stay in registers better in a single loop.
+    RDom all_keys(0, in_.tile_kv, "value_keys");
+    if (masked) all_keys.where(!is_given(ATTNC_MASK_BLOCKS));
+    add_values(all_keys);
+    if (!masked) return;
+    RDom run_by_run = span("run_value_keys", in_.tile_kv, kFirstKey, kEndKey, tile_of_group());
+    run_by_run.where(is_given(ATTNC_MASK_BLOCKS));
+    add_values(run_by_run);
+}
+
+Expr AttentionTwoPass::tile_of_group() const { return (g * tile.context_rows) / tile.rows; }
+
+void AttentionTwoPass::add_values(RDom& keys) {
+    keys.where(keys.x >= group_bounds(kFirstKey, g) && keys.x < group_bounds(kEndKey, g));
+    Expr key = unsafe_promise_clamped(keys.x, 0, in_.keys - 1);
     Expr value = in_.v(d, key);
     if (in_.guarded) {
         const AttentionMasks& m = *in_.masks;
         Expr query = unsafe_promise_clamped(min(i, in_.queries - 1), 0, in_.queries - 1);
-        Expr dropped = !visible(i, value_keys.x) ||
-                       (is_given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
+        Expr dropped = !visible(i, keys.x) || (is_given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
                        (is_given(ATTNC_MASK_KEY_BIAS) && is_dropped(m.key_bias(key))) ||
                        (is_given(ATTNC_MASK_KEEP) && m.keep_mask(key, query) == 0) ||
                        (is_given(ATTNC_MASK_DROP) && m.drop_mask(key, query) != 0) ||
                        (is_given(ATTNC_MASK_BLOCKS) && m.key_blocks(key / kGranule, query / kGranule) == 0);
         value = select(dropped, 0.0f, value);
     }
-    context_sums(d, i, g) = 0.0f;
-    context_sums(d, i, g) += block(i % tile.rows, kFirstScore + value_keys.x, tile_of_group) * value;
+    context_sums(d, i, g) += block(i % tile.rows, kFirstScore + keys.x, tile_of_group()) * value;
+    value_keys.push_back(keys);
 }
 
 Expr AttentionTwoPass::context(const Var& feature, const Var& query) const {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "stages/attention_tile.h"
 
@@ -17,11 +18,12 @@ namespace attnc {
 
 // Masks of a block, each in its own units; read only where its bit of flags (ATTNC_MASK_*) is set.
 struct AttentionMasks {
-    Halide::Func key_bias;    // (j)
-    Halide::Func bias;        // (j, i)
-    Halide::Func keep_mask;   // (j, i)
-    Halide::Func drop_mask;   // (j, i)
-    Halide::Func key_blocks;  // (j / kGranule, i / kGranule); 0: dropped
+    Halide::Func key_bias;                               // (j)
+    Halide::Func bias;                                   // (j, i)
+    Halide::Func keep_mask;                              // (j, i)
+    Halide::Func drop_mask;                              // (j, i)
+    Halide::Func key_blocks;                             // (j / kGranule, i / kGranule); 0: dropped
+    Halide::Expr bias_stride, keep_stride, drop_stride;  // of keys
     Halide::Expr flags;
     // Steps that a kernel may lack: undefined then.
     Halide::Expr softcap;               // scores become softcap * tanh(score / softcap)
@@ -53,37 +55,34 @@ enum TileBound {
     kFullEnd,
     kRightFirst,  // steps of tail_rows keys, right of them
     kRightEnd,
-    kTileBounds,
-    // Of runs alone.
-    kPartFirst = kTileBounds,  // keys [first, end) that the block mask drops for some queries of the tile
-    kPartEnd,
-    kGapFirst,  // and those that it drops for all
-    kGapEnd,
-    kRunBounds
+    kTileBounds
 };
 
-// Rows of `block` before the scores.
+// Rows of `block` before the scores. Where there are masks, what they add to a score stands in its place before it.
 enum BlockRow { kRowMax, kRowSum, kRowInverse, kFirstScore };
 
 // Updates of `block`, in order; a form may lack some, and update() gives the numbers of those that are there.
 enum BlockUpdate {
     kSeedMax,
+    kKeyAddends,    // to kBlockAddends: with masks only; without masks of pairs
+    kPairAddends,   // with some
+    kBlockAddends,  // what a block mask drops
     kLeftScores,
     kFullScores,
+    kFullKeyScores,  // with masks only: kFullScores where masks are the same for all queries
     kRightScores,
-    kSoftcap,  // to kMaskedMax: with masks only; this one and the next where the kernel has them
-    kAlibi,
-    kAddBias,
-    kAddKeyBias,
-    kSelectKeep,
-    kSelectDrop,
-    kSelectBlocks,
-    kFillGaps,   // in forms without values, which show all scores: -infinity where none was computed
-    kMaskedMax,  // with masks and values
-    kSeedSum,    // to kInvert: with values only
+    kSeedSum,  // to kInvert: with values only
     kExp,
     kInvert,
     kBlockUpdates
+};
+
+// Updates of `pair_addends` by a mask of pairs.
+struct PairMask {
+    int update;                    // of columns that lie in the mask whole
+    int edge_update;               // of the last column, where it is cut short
+    Halide::RDom once, edge_once;  // around them
+    Halide::Expr stride;           // of keys in memory
 };
 
 struct AttentionTwoPass {
@@ -91,27 +90,36 @@ struct AttentionTwoPass {
     bool masked, valued;
 
     // i: query, local to the tile in lane-wise Funcs; j: key; t: tile; c: key inside a step; s: step; d:
-    // feature; r: run of keys
-    Halide::Var i{"i"}, j{"j"}, t{"t"}, c{"c"}, s{"s"}, d{"d"}, l{"l"}, g{"g"}, b{"b"}, x{"x"}, r{"r"};
+    // feature; r: run of keys; n: column of kGranule keys, in which c counts
+    Halide::Var i{"i"}, j{"j"}, t{"t"}, c{"c"}, s{"s"}, d{"d"}, l{"l"}, g{"g"}, b{"b"}, x{"x"}, r{"r"},
+        n{"n"};
 
     Halide::Func bounds{"bounds"};  // (x, t): TileBound x
     Halide::Func columns{
         "columns"};             // (c, t): do some queries attend column c of the block mask (1), or all (3)
     Halide::Func runs{"runs"};  // (x, r, t): TileBound x; this one and columns with masks only
+    Halide::Func key_addends{"key_addends"};    // (c, n): what is added per key
+    Halide::Func pair_addends{"pair_addends"};  // (c, i, n, t): and by bias, keep and drop mask
+    Halide::Func addend_quads{"addend_quads"},
+        addend_lanes{"addend_lanes"};           // as quads and queries: (l, c, g, n, t)
     Halide::Func group_bounds{"group_bounds"};  // (x, g): kFirstKey and kEndKey of context_rows queries
     Halide::Func quads{
         "quads"};  // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
     Halide::Func queries{"queries"};  // (l, d, g, t): scaled queries, transposed
-    Halide::Func left_sums{"left_sums"}, full_sums{"full_sums"}, right_sums{"right_sums"};  // (i, c, s, t)
+    Halide::Func left_sums{"left_sums"}, full_sums{"full_sums"}, full_key_sums{"full_key_sums"},
+        right_sums{"right_sums"};               // (i, c, s, t)
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
 
     Halide::RDom depth;                  // features
     Halide::RDom column_keys, run_keys;  // columns of the block mask, and runs
     // Steps or keys, and with masks runs around them.
-    Halide::RDom left, full, right;
-    std::array<Halide::RDom, kBlockUpdates> mask_keys;  // of the mask passes, kSoftcap to kMaskedMax
-    Halide::RDom exp_keys, value_keys;
+    Halide::RDom left, full, full_key, right;
+    std::array<Halide::RDom, kBlockUpdates> addend_keys;  // (c, n), of kKeyAddends to kBlockAddends
+    Halide::RDom key_once;
+    std::vector<PairMask> pair_masks;
+    Halide::RDom exp_keys;
+    std::vector<Halide::RDom> value_keys;  // of the updates of context_sums
 
     AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes);
 
@@ -141,8 +149,18 @@ private:
     void define_bounds();
     void define_runs();
     void define_scores();
-    void define_masks();
+    void define_addends();
+    void define_pair_addends();
+    Halide::Expr safe_key(const Halide::Expr& key) const;  // to read what is per key with
+    // Whether all that is added is the same for all queries, but for ALiBi: it needs no place in `block` then.
+    Halide::Expr is_per_key() const;
+    // What is added per key, to the score of lane i.
+    Halide::Expr key_addend(const Halide::Expr& key) const;
+    Halide::Expr with_alibi(const Halide::Expr& addend, const Halide::Expr& key) const;
+    Halide::Expr with_masks(const Halide::Expr& score, const Halide::Expr& addend) const;
     void define_context();
+    void add_values(Halide::RDom& keys);
+    Halide::Expr tile_of_group() const;
     Halide::Expr tile_query(const Halide::Expr& local) const;  // row of q for a lane, clamped
 };
 

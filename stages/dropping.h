@@ -18,19 +18,24 @@ inline Halide::Expr is_dropped(const Halide::Expr& score) {
     return Halide::reinterpret<int>(score) == kDroppedBits;
 }
 
-// value, or -infinity where `drop`. A table of two instead of a select: the condition depends on the lane,
-// and a select would be taken for a reason to compute the scores lane by lane.
+// A table of two instead of a select, for values that depend on scores: a select's condition would be taken for a reason
+// to compute the scores, lane by lane or not at all, and the bounds of the loops around would be lost.
+inline Halide::Expr choose(const Halide::Expr& condition, const Halide::Expr& yes, const Halide::Expr& no) {
+    return Halide::mux(Halide::cast<int>(condition), {no, yes});
+}
+
+// value, or -infinity where `drop`.
 inline Halide::Expr drop_where(const Halide::Expr& drop, const Halide::Expr& value) {
-    return Halide::mux(Halide::cast<int>(drop), {value, Halide::Expr(kDropped)});
+    return choose(drop, kDropped, value);
 }
 
 // At least the lowest finite number, so that only what is dropped is -infinity; NaN stays NaN.
 inline Halide::Expr at_least_lowest(const Halide::Expr& sum) {
-    return Halide::strict_float(Halide::select(sum < kLowest, kLowest, sum));
+    return Halide::strict_float(choose(sum < kLowest, kLowest, sum));
 }
 
 inline Halide::Expr add_to_score(const Halide::Expr& score, const Halide::Expr& addend) {
-    return Halide::select(is_dropped(addend) || is_dropped(score), kDropped, at_least_lowest(score + addend));
+    return drop_where(is_dropped(addend) || is_dropped(score), at_least_lowest(score + addend));
 }
 
 inline Halide::Expr ceil_div(const Halide::Expr& a, int b) { return (a + (b - 1)) / b; }

@@ -3,6 +3,8 @@
 
 #include <Halide.h>
 
+#include "stages/dropping.h"
+
 namespace attnc {
 
 // e^y for y <= 0 (a hair above 0 is right too). Exactly 0 for y <= -127 ln 2 and for -infinity; just above that a
@@ -16,7 +18,7 @@ inline Halide::Expr exp_nonpositive(const Halide::Expr& y) {
     // strict_float keeps the operands in this order, in which the vector maximum passes NaN on. At -127 the
     // exponent field comes out as 0 and the result as exactly +0; -126 would leave a denormal number and slow
     // products with V.
-    Expr clamped = strict_float(select(x < -127.0f, -127.0f, x));
+    Expr clamped = strict_float(choose(x < -127.0f, -127.0f, x));
     Expr t = cast<int>(clamped);
     Expr f = clamped - cast<float>(t);
     Expr p = 9.44903702e-4f;

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "stages/dropping.h"
 #include "stages/exp.h"
 
 namespace attnc {
@@ -29,7 +30,7 @@ inline Halide::Expr scaled_tanh(const Halide::Expr& y, const Halide::Expr& scale
     // The sign by bits, which no infinity disturbs.
     Expr sign = reinterpret<int>(y) & std::numeric_limits<int>::min();
     Expr signed_far = reinterpret<float>(reinterpret<int>(far) | sign);
-    return select(abs(x) < 0.625f, near_zero, signed_far);
+    return choose(abs(x) < 0.625f, near_zero, signed_far);
 }
 
 }  // namespace attnc

@@ -8,7 +8,7 @@ from . import catalog, machine, results, worker
 
 LONGEST_MEASUREMENT = 8  # seconds of rounds for one shape
 SHORTEST_MEASUREMENT = 1
-TIME_LIMIT = 240  # seconds for all of one shape
+TIME_LIMIT = 240  # seconds for all of one shape, also of the last that begins before the time is over
 
 
 class RunError(RuntimeError):
@@ -74,6 +74,8 @@ def run(shapes, thread_counts, minutes, tree):
         parts = tree | {"archive": archives[shape.config]}
         begin = time.monotonic()
         try:
+            if begin >= deadline:
+                raise RuntimeError(f"not measured: the {minutes:g} minutes were over")
             row = worker.run_shape(context, shape, threads, seconds, parts, TIME_LIMIT)
         except RuntimeError as error:
             row = {"shape": shape.name, "model": shape.model, "threads": threads, "failed": str(error)}

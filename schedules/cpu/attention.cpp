@@ -22,37 +22,86 @@ void lanes_side_by_side(Stage stage, const Var& i) {
     stage.split(i, i, lane, kQueryLanes).vectorize(lane).unroll(i);
 }
 
-void schedule_transposition(AttentionTwoPass& s, const Func& consumer, const Var& at, int q_vectors,
-                            int head_dim) {
+// `lanes` (l, d, g, ...) from `quads` (b, d, l, g, ...), 16 x 16 at a time.
+void schedule_transposition(AttentionTwoPass& s, Func lanes, Func quads, const Var& d, int extent) {
     const Var d16("d16"), d4("d4"), l4("l4"), run("run");
+    lanes.bound(s.l, 0, kQueryLanes)
+        .bound(d, 0, extent)
+        .bound_extent(s.t, 1)
+        .split(d, d16, d, kQueryLanes)
+        .split(d, d, d4, 4)
+        .split(s.l, l4, s.l, 4)
+        .fuse(l4, d4, run)
+        .reorder(run, s.l, d, d16, s.g)
+        .vectorize(run)
+        .unroll(s.l);
+    quads.compute_at(lanes, d16)
+        .store_in(MemoryType::Stack)
+        .bound_extent(d, kQueryLanes)
+        .bound(s.b, 0, 4)
+        .bound(s.l, 0, 4)
+        .bound_extent(s.g, 1)
+        .bound_extent(s.t, 1)
+        .reorder(d, s.b, s.l, s.g)
+        .vectorize(d)
+        .unroll(s.b)
+        .unroll(s.l);
+}
+
+void schedule_queries(AttentionTwoPass& s, const Func& consumer, const Var& at, int q_vectors, int head_dim) {
     // A task has 64 KiB of stack; the transposed queries of common heads fit, those of wide ones go to the
     // heap.
     constexpr int kLargestOnStack = 16 * 1024;
     const int bytes = kQueryLanes * q_vectors * head_dim * static_cast<int>(sizeof(float));
     s.queries.compute_at(consumer, at)
-        .store_in(bytes <= kLargestOnStack ? MemoryType::Stack : MemoryType::Heap)
-        .bound(s.l, 0, kQueryLanes)
-        .bound(s.d, 0, head_dim)
-        .bound(s.g, 0, q_vectors)
-        .bound_extent(s.t, 1)
-        .split(s.d, d16, s.d, kQueryLanes)
-        .split(s.d, s.d, d4, 4)
-        .split(s.l, l4, s.l, 4)
-        .fuse(l4, d4, run)
-        .reorder(run, s.l, s.d, d16, s.g, s.t)
-        .vectorize(run)
-        .unroll(s.l);
-    s.quads.compute_at(s.queries, d16)
+        .store_in(bytes <= kLargestOnStack ? MemoryType::Stack : MemoryType::Heap);
+    schedule_transposition(s, s.queries, s.quads, s.d, head_dim);
+    s.queries.bound(s.g, 0, q_vectors);
+}
+
+void schedule_addends(AttentionTwoPass& s) {
+    const Var lane("lane");
+    for (const BlockUpdate which : {kKeyAddends, kBlockAddends}) {
+        const RDom& keys = s.addend_keys[which];
+        s.block.update(s.update(which))
+            .split(s.i, s.i, lane, kQueryLanes)
+            .vectorize(lane)
+            .unroll(s.i)
+            .never_partition(keys.y);
+        order(s.block.update(s.update(which)), {lane, s.i}, keys, s.t);
+    }
+    // Sixteen queries at a time, so that few rows of a mask are read side by side.
+    const RDom& keys = s.addend_keys[kPairAddends];
+    s.block.update(s.update(kPairAddends))
+        .split(s.i, s.i, lane, kQueryLanes)
+        .reorder(lane, keys.x, keys.y, s.i, s.t)
+        .vectorize(lane)
+        .never_partition(keys.y);
+    s.addend_lanes.compute_at(s.block, keys.y).store_in(MemoryType::Stack).bound_extent(s.n, 1);
+    schedule_transposition(s, s.addend_lanes, s.addend_quads, s.c, kGranule);
+    s.addend_lanes.bound_extent(s.g, 1);
+    s.addend_quads.bound_extent(s.n, 1);
+    s.key_addends.compute_at(s.block, keys.y)
         .store_in(MemoryType::Stack)
-        .bound_extent(s.d, kQueryLanes)
-        .bound(s.b, 0, 4)
-        .bound(s.l, 0, 4)
-        .bound_extent(s.g, 1)
+        .bound(s.c, 0, kGranule)
+        .bound_extent(s.n, 1)
+        .vectorize(s.c);
+    s.key_addends.update().reorder(s.c, s.key_once.x, s.n);
+    s.pair_addends.compute_at(s.block, keys.y)
+        .store_in(MemoryType::Stack)
+        .bound(s.c, 0, kGranule)
+        .bound_extent(s.i, kQueryLanes)
+        .bound_extent(s.n, 1)
         .bound_extent(s.t, 1)
-        .reorder(s.d, s.b, s.l, s.g, s.t)
-        .vectorize(s.d)
-        .unroll(s.b)
-        .unroll(s.l);
+        .vectorize(s.c);
+    for (const PairMask& mask : s.pair_masks) {
+        s.pair_addends.update(mask.update)
+            .reorder(s.c, s.i, mask.once.x, s.n, s.t)
+            .vectorize(s.c)
+            .specialize(mask.stride == 1)
+            .unroll(s.i);
+        s.pair_addends.update(mask.edge_update).reorder(s.c, s.i, mask.edge_once.x, s.n, s.t).vectorize(s.c);
+    }
 }
 
 // A tile of scores: q_vectors x key_rows accumulators over the features of the head.
@@ -101,12 +150,12 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
         s.columns.update().reorder(s.column_keys.x, s.t);
         s.runs.compute_at(consumer, at)
             .store_in(MemoryType::Stack)
-            .bound(s.x, 0, kRunBounds)
+            .bound(s.x, 0, kTileBounds)
             .bound(s.r, 0, columns)
             .bound_extent(s.t, 1);
         s.runs.update().reorder(s.x, s.run_keys.x, s.t).unroll(s.x);
     }
-    schedule_transposition(s, consumer, at, q_vectors, head_dim);
+    schedule_queries(s, consumer, at, q_vectors, head_dim);
 
     s.block.compute_at(consumer, at)
         .store_in(MemoryType::Heap)
@@ -116,14 +165,9 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
     lanes_side_by_side(s.block.update(s.update(kSeedMax)), s.i);
     schedule_sums(s, s.left_sums, kLeftScores, s.left, lanes, tail_rows);
     schedule_sums(s, s.full_sums, kFullScores, s.full, lanes, key_rows);
+    if (s.masked) schedule_sums(s, s.full_key_sums, kFullKeyScores, s.full_key, lanes, key_rows);
     schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
-    for (int pass = kSoftcap; pass <= kMaskedMax; pass++) {
-        const auto which = static_cast<BlockUpdate>(pass);
-        if (!s.has(which)) continue;
-        const Var lane("lane");
-        s.block.update(s.update(which)).split(s.i, s.i, lane, kQueryLanes).vectorize(lane);
-        order(s.block.update(s.update(which)), {lane, s.i}, s.mask_keys[which], s.t);
-    }
+    if (s.masked) schedule_addends(s);
 }
 
 }  // namespace
@@ -174,8 +218,11 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
         .bound_extent(s.g, 1);
     const Var sum_lane("sum_lane");
     s.context_sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
-    s.context_sums.update().split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
-    order(s.context_sums.update(), {sum_lane, s.d, s.i}, s.value_keys, s.g);
+    for (size_t n = 0; n < s.value_keys.size(); n++) {
+        Stage sums = s.context_sums.update(static_cast<int>(n));
+        sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
+        order(sums, {sum_lane, s.d, s.i}, s.value_keys[n], s.g);
+    }
 
     row_stats.bound(s.c, 0, kRowStats)
         .split(s.i, tile, row, static_cast<int>(p.rows), TailStrategy::GuardWithIf)
