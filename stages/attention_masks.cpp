@@ -128,24 +128,25 @@ void AttentionTwoPass::define_addends() {
         keys.where(keys.y >= bounds(kFirstKey, t) / kGranule);
         keys.where(keys.y < ceil_div(bounds(kEndKey, t), kGranule));
         addend_keys[which] = keys;
-        Expr place = kFirstScore + keys.y * kGranule + keys.x;
-        block(i, place, t) = value(keys, place);
+        Expr key = keys.y * kGranule + keys.x;
+        Expr addend = value(keys, key);
+        block(i, kFirstScore + key, t) = addend;
         defined(which);
     };
     pass(kKeyAddends, "addend_keys", blocked && !paired,
          [&](const RDom& keys, const Expr&) { return key_addend(keys.y * kGranule + keys.x); });
-    pass(kPairAddends, "pair_keys", paired, [&](RDom& keys, const Expr&) {
+    pass(kPairAddends, "pair_keys", paired, [&](RDom& keys, Expr& key) {
         // Columns that are dropped whole aren't looked at.
         keys.where(!blocked || columns(keys.y, t) != 0);
-        Expr addend = addend_lanes(i % kQueryLanes, keys.x, i / kQueryLanes, keys.y, t);
-        return with_alibi(addend, keys.y * kGranule + keys.x);
+        key = pair_key(keys.y, keys.x);
+        return with_alibi(addend_lanes(i % kQueryLanes, keys.x, i / kQueryLanes, keys.y, t), key);
     });
     const Expr last_column = (in_.keys - 1) / kGranule, last_row = (in_.queries - 1) / kGranule;
-    pass(kBlockAddends, "block_keys", blocked, [&](RDom& keys, const Expr& place) {
+    pass(kBlockAddends, "block_keys", blocked, [&](RDom& keys, const Expr& key) {
         keys.where(columns(keys.y, t) != 3);
         Expr row = unsafe_promise_clamped(min((t * tile.rows + i) / kGranule, last_row), 0, last_row);
         Expr column = unsafe_promise_clamped(keys.y, 0, last_column);
-        return drop_where(m.key_blocks(column, row) == 0, block(i, place, t));
+        return drop_where(m.key_blocks(column, row) == 0, block(i, kFirstScore + key, t));
     });
 }
 
@@ -153,10 +154,16 @@ Expr AttentionTwoPass::safe_key(const Expr& key) const {
     return unsafe_promise_clamped(min(key, in_.keys - 1), 0, in_.keys - 1);
 }
 
+// Key c of column n where masks of pairs are read: the last column ends with the last key, so that it is as wide as the
+// others unless there are too few keys.
+Expr AttentionTwoPass::pair_key(const Expr& column, const Expr& place) const {
+    return max(min(column * kGranule, in_.keys - kGranule), 0) + place;
+}
+
 // Query by query, as masks lie in memory, then transposed.
 void AttentionTwoPass::define_pair_addends() {
     const AttentionMasks& m = *in_.masks;
-    Expr key = n * kGranule + c, whole = (n + 1) * kGranule <= in_.keys;
+    Expr key = pair_key(n, c), whole = in_.keys >= kGranule;
     key_once = RDom(0, 1, "key_once");
     key_once.where(is_given(ATTNC_MASK_KEY_BIAS));
     key_addends(c, n) = 0.0f;
@@ -173,7 +180,7 @@ void AttentionTwoPass::define_pair_addends() {
         };
         std::tie(by_rows.once, by_rows.update) =
             update("mask_once", whole, unsafe_promise_clamped(key, 0, in_.keys - 1));
-        std::tie(by_rows.edge_once, by_rows.edge_update) = update("edge_once", !whole, safe_key(key));
+        std::tie(by_rows.few_once, by_rows.few_update) = update("few_once", !whole, safe_key(key));
         pair_masks.push_back(by_rows);
     };
     take(m.bias, m.bias_stride, ATTNC_MASK_BIAS,

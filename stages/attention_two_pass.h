@@ -79,10 +79,9 @@ enum BlockUpdate {
 
 // Updates of `pair_addends` by a mask of pairs.
 struct PairMask {
-    int update;                    // of columns that lie in the mask whole
-    int edge_update;               // of the last column, where it is cut short
-    Halide::RDom once, edge_once;  // around them
-    Halide::Expr stride;           // of keys in memory
+    int update, few_update;       // of kGranule keys, and where there are fewer
+    Halide::RDom once, few_once;  // around them
+    Halide::Expr stride;          // of keys in memory
 };
 
 struct AttentionTwoPass {
@@ -151,6 +150,7 @@ private:
     void define_scores();
     void define_addends();
     void define_pair_addends();
+    Halide::Expr pair_key(const Halide::Expr& column, const Halide::Expr& place) const;
     Halide::Expr safe_key(const Halide::Expr& key) const;  // to read what is per key with
     // Whether all that is added is the same for all queries, but for ALiBi: it needs no place in `block` then.
     Halide::Expr is_per_key() const;

@@ -77,10 +77,6 @@ void schedule_addends(AttentionTwoPass& s) {
         .reorder(lane, keys.x, keys.y, s.i, s.t)
         .vectorize(lane)
         .never_partition(keys.y);
-    s.addend_lanes.compute_at(s.block, keys.y).store_in(MemoryType::Stack).bound_extent(s.n, 1);
-    schedule_transposition(s, s.addend_lanes, s.addend_quads, s.c, kGranule);
-    s.addend_lanes.bound_extent(s.g, 1);
-    s.addend_quads.bound_extent(s.n, 1);
     s.key_addends.compute_at(s.block, keys.y)
         .store_in(MemoryType::Stack)
         .bound(s.c, 0, kGranule)
@@ -92,16 +88,22 @@ void schedule_addends(AttentionTwoPass& s) {
         .bound(s.c, 0, kGranule)
         .bound_extent(s.i, kQueryLanes)
         .bound_extent(s.n, 1)
-        .bound_extent(s.t, 1)
-        .vectorize(s.c);
+        .bound_extent(s.t, 1);
+    s.pair_addends.vectorize(s.c);
     for (const PairMask& mask : s.pair_masks) {
         s.pair_addends.update(mask.update)
             .reorder(s.c, s.i, mask.once.x, s.n, s.t)
             .vectorize(s.c)
             .specialize(mask.stride == 1)
             .unroll(s.i);
-        s.pair_addends.update(mask.edge_update).reorder(s.c, s.i, mask.edge_once.x, s.n, s.t).vectorize(s.c);
+        s.pair_addends.update(mask.few_update).reorder(s.c, s.i, mask.few_once.x, s.n, s.t).vectorize(s.c);
     }
+    s.addend_lanes.compute_at(s.block, keys.y)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.g, 1)
+        .bound_extent(s.n, 1);
+    schedule_transposition(s, s.addend_lanes, s.addend_quads, s.c, kGranule);
+    s.addend_quads.bound_extent(s.n, 1);
 }
 
 // A tile of scores: q_vectors x key_rows accumulators over the features of the head.
