@@ -409,11 +409,29 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_decode("attend_decode", params.attend_decode, config, unit);
 }
 
+std::vector<ScheduleField> fields_of(const CpuSchedule& schedule) {
+    std::vector<ScheduleField> fields;
+    for_each_field(schedule, [&](const std::string& name, int64_t value) {
+        fields.push_back({name, value});
+    });
+    return fields;
+}
+
+bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value) {
+    bool known = false;
+    for_each_field(schedule, [&](const std::string& field, int64_t& target) {
+        if (field != name) return;
+        known = true;
+        target = value;
+    });
+    return known;
+}
+
 std::string to_string(const CpuSchedule& schedule) {
     std::string text;
-    for_each_field(schedule, [&](const std::string& name, int64_t value) {
-        text += (text.empty() ? "" : ",") + name + ":" + number(value);
-    });
+    for (const ScheduleField& field : fields_of(schedule)) {
+        text += (text.empty() ? "" : ",") + field.name + ":" + number(field.value);
+    }
     return text;
 }
 
@@ -449,13 +467,7 @@ CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base) {
         const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
         const bool is_number = error == std::errc{} && stop == digits.data() + digits.size();
 
-        bool known = false;
-        for_each_field(schedule, [&](const std::string& field, int64_t& target) {
-            if (field != name) return;
-            known = true;
-            target = value;
-        });
-        if (!known) fail("schedule field '" + std::string(name) + "' is unknown");
+        if (!set_field(schedule, name, value)) fail("schedule field '" + std::string(name) + "' is unknown");
         if (!is_number)
             fail("schedule field " + std::string(name) + ": '" + std::string(digits) + "' is not a number");
         if (!given.insert(name).second) fail("schedule field " + std::string(name) + " is given twice");
