@@ -79,6 +79,7 @@ struct ScheduleField {
 };
 std::vector<ScheduleField> fields_of(const CpuSchedule& schedule);
 bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value);  // false: there is no such field
+int64_t* field_of(CpuSchedule& schedule, std::string_view name);              // null: there is no such field
 
 // The part of it that a kernel (ATTNC_KERNEL_*) depends on, Layout and its own fields: kernels that are alike in it are the same.
 std::string to_string(const CpuSchedule& schedule, int kernel);
