@@ -12,6 +12,7 @@ void add_explain_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_weights_command(CLI::App& app);
+void add_db_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_compile_kernel_command(CLI::App& app);  // hidden: the worker
 
