@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "stages/attention_tile.h"
 
 namespace attnc {
 
@@ -17,7 +18,6 @@ const char* const kCpuTargets[3] = {"x86-64-linux-avx512_skylake", "x86-64-linux
 
 namespace {
 
-constexpr int64_t kQueryLanes = 16;  // queries of a q_vector, whatever the target's vectors are
 constexpr int64_t kMaxPanel = 512;
 constexpr int64_t kMaxTileKv = 65536;
 constexpr int64_t kMaxSplitKv = ATTNC_MAX_SPLIT_KV;
@@ -253,6 +253,35 @@ void check_decode(const std::string& kernel, const DecodeParams& params, const C
                   params.single_columns / unit.lanes + 1 + temporaries(unit), unit);
 }
 
+// What a tile of queries goes through for a block of keys: K, V and its scores, twice each. Beyond the L2 of any core,
+// and a core's share of the L3, a smaller block does the same work with less traffic.
+constexpr int64_t kMostCacheBytes = int64_t{4} << 20;
+
+// Halide makes a frame of constant size with at most this much for one Func, and a kernel has to say what it takes.
+constexpr int64_t kMostStackBytesOfFunc = 16 * 1024;
+
+void check_memory(const CpuSchedule& schedule, const Config& config) {
+    const int64_t keys = schedule.layout.tile_kv;
+    const int64_t features = padded_head(config.head_dim) + padded_head(config.v_head_dim);
+    const CpuParams& params = schedule.params;
+    for (const auto& [kernel, attend] :
+         {std::pair{"attend", params.attend}, std::pair{"attend_narrow", params.attend_narrow},
+          std::pair{"attend_single", params.attend_single}, std::pair{"attend_masked", params.attend_masked},
+          std::pair{"attend_guarded", params.attend_guarded},
+          std::pair{"attend_probs", params.attend_probs}}) {
+        const int64_t bytes = keys * (features + kQueryLanes * attend.q_vectors) * 4;
+        if (attend.rows > 0 && bytes > kMostCacheBytes) {
+            fail("tile_kv " + number(keys) + ": keys, values and the scores of a tile of " + kernel +
+                 " take " + number(bytes) + " bytes of cache, at most " + number(kMostCacheBytes));
+        }
+    }
+    const int64_t runs = keys / kGranule * kRunBounds * static_cast<int64_t>(sizeof(int32_t));
+    if (runs > kMostStackBytesOfFunc) {
+        fail("tile_kv " + number(keys) + ": the runs of keys of kernels with masks take " + number(runs) +
+             " bytes of stack, at most " + number(kMostStackBytesOfFunc));
+    }
+}
+
 // ---- Defaults
 // ------------------------------------------------------------------------------------------------------
 
@@ -420,6 +449,7 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_attend("attend_guarded", params.attend_guarded, config, unit);
     check_attend("attend_probs", params.attend_probs, config, unit);
     check_decode("attend_decode", params.attend_decode, config, unit);
+    check_memory(schedule, config);
 }
 
 std::vector<ScheduleField> fields_of(const CpuSchedule& schedule) {

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/unit/tuning_example.h"
+
 namespace attnc {
 namespace {
 
@@ -14,27 +16,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kHash = "0123456789abcdef0123456789abcdef";
-
-TuningRecord example() {
-    TuningRecord record;
-    record.config = parse_config("d512_h8_f32");
-    record.sizes = {parse_sizes("b1_q128_kv128"), parse_sizes("b32_q50_kv50")};
-    record.target = "x86-64-linux-avx2-fma-f16c";
-    record.machine = {
-        .cpu = "Some CPU @ 2 GHz", .cpus = 4, .l1d_bytes = 49152, .l2_bytes = 2097152, .l3_bytes = 0};
-    record.threads = 2;
-    record.schedule = default_schedule(record.config, record.target);
-    record.kernels["attend"] = {.seconds = 1.25e-4, .spread = 0.01, .samples = 30, .object_hash = kHash};
-    record.kernels["attend_merge"] = {.object_hash = kHash};
-    record.calls["b1_q128_kv128"] = {.ms = 1.5, .spread = 0, .samples = 9, .probe_gflops = 178.5};
-    record.attnc = "0.1.0";
-    record.halide = "21.0.0";
-    record.llvm = "21.1";
-    record.date = "2026-03-01T12:00:00Z";
-    record.effort = "quick";
-    return record;
-}
+TuningRecord example() { return test::example_record(); }
 
 Json example_json() { return Json::parse(to_json_line(example())); }
 
