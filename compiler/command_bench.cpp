@@ -13,13 +13,12 @@
 #include "compiler/library_plan.h"
 #include "compiler/load_library.h"
 #include "compiler/machine.h"
+#include "compiler/own_target.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
-#include "compiler/targets.h"
 #include "compiler/timing.h"
 #include "compiler/tree.h"
 #include "compiler/tuning_options.h"
-#include "runtime/cpu.h"
 #include "schedules/cpu_params.h"
 
 namespace attnc {
@@ -40,22 +39,6 @@ struct Options {
     std::string against;
     TuningOptions tuning;
 };
-
-// The target that was asked for, or the best that this machine runs.
-std::string chosen_target(const std::string& asked) {
-    const int64_t here = detect_cpu_features();
-    if (!asked.empty()) {
-        if (int64_t lacking = cpu_features(asked) & ~here; lacking != 0) {
-            throw std::runtime_error(fmt::format("this machine cannot run {}: it lacks {}", asked,
-                                                 feature_names(lacking).front()));
-        }
-        return asked;
-    }
-    for (const char* target : kCpuTargets) {
-        if ((cpu_features(target) & ~here) == 0) return target;
-    }
-    throw std::runtime_error("this machine can run none of attnc's targets");
-}
 
 // The attention of a layer without its projections; nothing if the layer has none.
 Problem attention_alone(const Problem& problem) {
@@ -214,7 +197,7 @@ void run(const Options& options) {
             }
         }
     }
-    const std::string target = chosen_target(options.target);
+    const std::string target = own_target(options.target);
     const TemporaryFolder folder(system_temporary_folder());
     Json results = Json::array();
     for (const Problem& problem : problems) {

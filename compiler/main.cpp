@@ -95,7 +95,9 @@ int run(int argc, char** argv) {
     attnc::add_list_command(app);
     attnc::add_db_command(app);
     attnc::add_generate_command(app);
+    attnc::add_tune_command(app);
     attnc::add_compile_kernel_command(app);
+    attnc::add_measure_command(app);
     return parse_and_run(app, argc, argv);
 }
 

@@ -46,7 +46,19 @@ Json to_json(const TrialResult& result) {
     Json json = {{"ratio", result.ratio.median}, {"samples", result.ratio.samples}};
     if (result.ratio.low > 0) json["low"] = result.ratio.low;
     if (std::isfinite(result.ratio.high)) json["high"] = result.ratio.high;
+    const auto time = [](const CallTime& call) { return Json{call.seconds, call.spread, call.peak}; };
+    if (result.candidate.seconds > 0) json["candidate"] = time(result.candidate);
+    if (result.incumbent.seconds > 0) json["incumbent"] = time(result.incumbent);
     return json;
+}
+
+CallTime call_time(const Json& json, const char* name) {
+    if (!json.contains(name)) return {};
+    const auto numbers = json.at(name).get<std::vector<double>>();
+    const bool sound = numbers.size() == 3 && numbers[0] > 0 && numbers[1] >= 0 && numbers[2] >= 0;
+    if (!sound || !std::isfinite(numbers[0] + numbers[1] + numbers[2]))
+        throw std::runtime_error("a time that is none");
+    return {numbers[0], numbers[1], numbers[2]};
 }
 
 double positive(const Json& value) {
@@ -68,6 +80,8 @@ TrialResult from_json(const Json& json) {
     result.ratio.high =
         json.contains("high") ? positive(json.at("high")) : std::numeric_limits<double>::infinity();
     if (result.ratio.samples < 1) throw std::runtime_error("no samples");
+    result.candidate = call_time(json, "candidate");
+    result.incumbent = call_time(json, "incumbent");
     return result;
 }
 

@@ -35,9 +35,17 @@ struct Trial {
     bool operator==(const Trial&) const = default;
 };
 
+// What a call took by itself.
+struct CallTime {
+    double seconds = 0;  // median; of several sizes their geometric mean. 0: unknown
+    double spread = 0;   // relative; of the size that spreads most
+    double peak = 0;     // fraction of the machine's multiply-adds at the time
+};
+
 struct TrialResult {
     Ratio ratio;        // candidate's time over the incumbent's
     std::string fault;  // why there is none: what the compiler said, a crash, wrong bits; empty: measured
+    CallTime candidate = {}, incumbent = {};
 };
 
 class Search {

@@ -344,6 +344,15 @@ TEST(Journal, KeepsIntervalsWithoutAnEnd) {
     EXPECT_FALSE(Journal(file.path()).find("b").has_value());
 }
 
+TEST(Journal, KeepsWhatCallsTook) {
+    const File file;
+    Journal(file.path()).add("a", {{2, 1, 3, 9}, "", {0.5, 0.01, 0.9}, {0.25, 0, 0.8}});
+    const TrialResult found = *Journal(file.path()).find("a");
+    EXPECT_EQ(found.candidate.seconds, 0.5);
+    EXPECT_EQ(found.candidate.spread, 0.01);
+    EXPECT_EQ(found.incumbent.peak, 0.8);
+}
+
 TEST(Journal, KeepsWhyACandidateFailed) {
     const File file;
     Journal(file.path()).add("a", {{}, "crashed: \"signal\" 11\n\xff"});
@@ -354,8 +363,9 @@ TEST(Journal, OfOtherThingsIsRefusedWithFileAndLine) {
     for (const char* bad :
          {"hello\n", "{}\n", "[1,2]\n", "{\"trial\":\"a\",\"ratio\":-1,\"samples\":3}\n",
           "{\"trial\":\"a\",\"ratio\":1e999,\"samples\":3}\n", "{\"trial\":1}\n",
-          "{\"trial\":\"a\",\"ratio\":1,\"samples\":0}\n", "\xff\xfe\n", "{\"trial\":\"a\",\"fault\":\"\"}\n",
-          "{\"trial\":\"a\",\"ratio\":\"1\",\"samples\":3}\n"}) {
+          "{\"trial\":\"a\",\"ratio\":1,\"samples\":0}\n",
+          "{\"trial\":\"a\",\"ratio\":1,\"samples\":9,\"candidate\":[-1,0,0]}\n", "\xff\xfe\n",
+          "{\"trial\":\"a\",\"fault\":\"\"}\n", "{\"trial\":\"a\",\"ratio\":\"1\",\"samples\":3}\n"}) {
         const File file;
         file.append(std::string("{\"trial\":\"x\",\"ratio\":1,\"samples\":9}\n") + bad);
         try {
