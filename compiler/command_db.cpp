@@ -264,8 +264,7 @@ void add_prune(CLI::App& db) {
     command->add_flag("--dry-run", options->dry_run, "Say which, and leave the file alone");
     command->add_option("--kernel-cache", options->check.kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
-    command->footer(
-        "Example:\n  attnc db prune attnc.tuning.jsonl --dry-run");
+    command->footer("Example:\n  attnc db prune attnc.tuning.jsonl --dry-run");
     command->callback([options] { prune(*options); });
 }
 
