@@ -189,8 +189,9 @@ FoundSchedule look_up(const LookupRequest& request, const std::vector<RecordSour
     const std::string none_of_config = fmt::format("no record of {}", to_string(request.config));
     const auto of_config = [&](const TuningRecord& record) { return record.config == request.config; };
     Lookup lookup(request, sources);
-    for (const auto& [origin, name, absent] : {std::tuple{RecordOrigin::kOption, "--db", "not given"},
-                                               std::tuple{RecordOrigin::kProject, "project", "it has none"}}) {
+    for (const auto& [origin, name, absent] :
+         {std::tuple{RecordOrigin::kOption, "--db", "not given"},
+          std::tuple{RecordOrigin::kProject, "project", "it has none"}}) {
         bool is_there = false;
         for (const RecordSource& asked : sources) {
             if (asked.origin != origin) continue;
