@@ -114,6 +114,7 @@ void show_lookup(const Layer& layer, const std::string& target, const fs::path& 
     for (const LookupStep& step : found.steps)
         fmt::print("  {} {}: {}\n", step.taken ? "->" : "  ", step.asked, step.outcome);
     fmt::print("  {}\n", to_string(found.schedule));
+    std::fflush(stdout);
     if (!found.record) {
         throw std::runtime_error(fmt::format("no record of {} for {}, and --lookup-only searches none",
                                              to_string(layer.config), target));

@@ -343,6 +343,7 @@ TuningRecord Session::record() {
                            .llvm = builder_.versions().llvm,
                            .date = utc_now(),
                            .effort = request_.effort.name};
+    if (!request_.effort.measures) return record;
     for (const auto& [kernel, hash] : builder_.get(current_).object_hashes) {
         record.kernels[kernel] = kernels_.contains(kernel) ? kernels_.at(kernel) : KernelResult{};
         record.kernels[kernel].object_hash = hash;

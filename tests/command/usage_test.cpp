@@ -31,8 +31,34 @@ const WrongUse kCommand[] = {
     {"UnknownCommand",
      {"frob"},
      2,
-     "no command 'frob': it is one of build, show, verify, bench, weights, explain, list, db, generate"},
+     "no command 'frob': it is one of build, show, verify, bench, weights, explain, list, db, generate, "
+     "tune"},
     {"UnknownOption", {"list", "--frob"}, 2, "the following argument was not expected: --frob"},
+};
+
+const WrongUse kTune[] = {
+    {"NoProblem", {"tune"}, 2, "problem is required"},
+    {"NoSizes",
+     {"tune", "d512_h8_f32"},
+     2,
+     "problem 'd512_h8_f32' has no sizes: d512_h8_f32:b32_q50_kv50, say"},
+    {"NoKeys", {"tune", "d512_h8_f32:b1_q5_kv0"}, 2, "problem 'd512_h8_f32:b1_q5_kv0' has nothing to time"},
+    {"UnknownEffort",
+     {"tune", "d512_h8_f32:b1_q5", "--effort", "hard"},
+     2,
+     "effort 'hard' is not one of estimate, quick, measure, patient"},
+    {"UnknownTime",
+     {"tune", "d512_h8_f32:b1_q5", "--time-limit", "soon"},
+     2,
+     "time 'soon' is not of the form 90s, 10m or 1.5h"},
+    {"ShardBeyondTheEnd",
+     {"tune", "d512_h8_f32:b1_q5", "--shard", "4/3"},
+     2,
+     "shard '4/3' is not of the form 2/3, the second of three"},
+    {"UnknownKernel",
+     {"tune", "d512_h8_f32_noin_noout_nomask_noprobs:b1_q5", "--kernel", "attend_masked"},
+     2,
+     "no kernel 'attend_masked' to tune: it is one of attend, attend_guarded, attend_narrow, attend_single"},
 };
 
 const WrongUse kBuild[] = {
@@ -187,6 +213,7 @@ std::string name_of(const testing::TestParamInfo<WrongUse>& info) { return info.
 INSTANTIATE_TEST_SUITE_P(Command, Usage, testing::ValuesIn(kCommand), name_of);
 INSTANTIATE_TEST_SUITE_P(Build, Usage, testing::ValuesIn(kBuild), name_of);
 INSTANTIATE_TEST_SUITE_P(Database, Usage, testing::ValuesIn(kDatabase), name_of);
+INSTANTIATE_TEST_SUITE_P(Tune, Usage, testing::ValuesIn(kTune), name_of);
 INSTANTIATE_TEST_SUITE_P(Other, Usage, testing::ValuesIn(kOther), name_of);
 
 TEST(Build, SaysWhichLlvmToolsAreMissing) {
