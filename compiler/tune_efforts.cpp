@@ -20,16 +20,19 @@ constexpr double kLongestDuration = 1e9;
 }  // namespace
 
 Effort effort_by_name(const std::string& name) {
-    if (name == "estimate") return {.name = name, .measures = false, .first = 0, .search = {}};
+    if (name == "estimate") return {.name = name, .measures = false, .first = 1, .analysed = 6, .search = {}};
     if (name == "quick") {
         return {.name = name, .first = 18, .search = {.most_moves = 8, .most_rounds = 3}, .part_seconds = 60};
     }
     if (name == "measure") {
-        return {
-            .name = name, .first = 48, .search = {.most_moves = 16, .most_rounds = 6}, .part_seconds = 600};
+        return {.name = name,
+                .first = 48,
+                .analysed = 72,
+                .search = {.most_moves = 16, .most_rounds = 6},
+                .part_seconds = 600};
     }
     if (name == "patient")
-        return {.name = name, .first = 200, .search = {.most_moves = 48, .most_rounds = 16}};
+        return {.name = name, .first = 200, .analysed = 300, .search = {.most_moves = 48, .most_rounds = 16}};
     throw ConfigError(
         fmt::format("effort {} is not one of estimate, quick, measure, patient", in_quotes(name)));
 }

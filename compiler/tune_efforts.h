@@ -11,6 +11,8 @@ struct Effort {
     std::string name;      // one of kEfforts
     bool measures = true;  // false: the static estimate decides
     size_t first = 0;      // candidates that a part's search begins with
+    size_t analysed =
+        0;  // that are compiled for llvm-mca to choose those from; 0: the estimate alone chooses
     SearchOptions search;
     double part_seconds = -1;  // most time for a part; < 0: any
 };

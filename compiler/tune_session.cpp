@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 
@@ -15,6 +16,7 @@
 #include "compiler/interrupt.h"
 #include "compiler/machine.h"
 #include "compiler/subprocess.h"
+#include "compiler/tune_first.h"
 #include "runtime/kernel_abi.h"
 #include "tuner/static_estimate.h"
 
@@ -100,6 +102,7 @@ private:
     MeasureRequest base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
                                 const std::string& fault_of);
     void check_start();
+    std::vector<SearchPoint> first_of(const TunedPart& part, const SearchSpace& space, Deadline& deadline);
     bool tune_part(const TunedPart& part, size_t parts_left);
     void estimate_part(const TunedPart& part);
     TrialResult measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial);
@@ -243,6 +246,30 @@ void Session::note_kernel(const TunedPart& part, const CallTime& time, int64_t s
     result.seconds = time.seconds, result.spread = time.spread, result.samples = samples;
 }
 
+std::vector<SearchPoint> Session::first_of(const TunedPart& part, const SearchSpace& space,
+                                           Deadline& deadline) {
+    std::mutex mutex;  // of the deadline
+    return choose_first({.part = part,
+                         .space = space,
+                         .config = request_.config,
+                         .target = request_.target,
+                         .caches = caches(),
+                         .count = request_.effort.first,
+                         .analysed = request_.effort.analysed,
+                         .seed = request_.seed,
+                         .versions = builder_.versions(),
+                         .workers = {.attnc = request_.installation.command,
+                                     .cache = request_.cache,
+                                     .folder = request_.folder,
+                                     .emit = {},
+                                     .jobs = static_cast<int>(usable_cpus().size()),
+                                     .progress = {}},
+                         .ended = [&] {
+                             const std::lock_guard<std::mutex> lock(mutex);
+                             return deadline.passed();
+                         }});
+}
+
 bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     const SearchSpace space(request_.config, request_.target, part.part, current_, part.sizes);
     const SearchPoint start = space.point_of(current_);
@@ -250,14 +277,12 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
         return ranked_points(space, points, request_.config, request_.target, part.sizes, caches());
     };
     const auto neighbours = [&](const SearchPoint& point) { return rank(space.neighbours(point)); };
-    Search search(start, first_candidates(space, rank(space.points()), request_.effort.first, request_.seed),
-                  neighbours, request_.effort.search);
     if (listener_.part_begins) listener_.part_begins(part, space.text(start));
-
     // Its share of the time that is left; what others leave over comes to those after them.
     double limit = deadline_.left() / static_cast<double>(std::max<size_t>(parts_left, 1));
     if (request_.effort.part_seconds >= 0) limit = std::min(limit, request_.effort.part_seconds);
     Deadline part_deadline(steady_seconds, std::isfinite(limit) ? limit : -1);
+    Search search(start, first_of(part, space, part_deadline), neighbours, request_.effort.search);
     double incumbent_ratio = 1;
     SearchDriver driver;
     driver.key = [&](const Trial& trial) { return key_of(part, space, trial); };
@@ -295,12 +320,11 @@ void Session::estimate_part(const TunedPart& part) {
     const auto estimate = [&](const CpuSchedule& schedule) {
         return static_estimate(schedule, part.part, request_.config, request_.target, part.sizes, caches());
     };
-    const std::vector<SearchPoint> ranked =
-        ranked_points(space, space.points(), request_.config, request_.target, part.sizes, caches());
     if (listener_.part_begins) listener_.part_begins(part, space.text(space.point_of(current_)));
-    const double ratio = estimate(space.schedule(ranked.front())) / estimate(current_);
+    const std::vector<SearchPoint> first = first_of(part, space, deadline_);
+    const double ratio = first.empty() ? 1 : estimate(space.schedule(first.front())) / estimate(current_);
     const bool better = ratio < 1 - kEstimateMargin;
-    if (better) take(part, space.schedule(ranked.front()));
+    if (better) take(part, space.schedule(first.front()));
     if (listener_.part_ends)
         listener_.part_ends(part, space.text(space.point_of(current_)), better ? ratio : 1, true);
 }

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "compiler/files.h"
+#include "compiler/inner_loop_cost.h"
 #include "compiler/installation.h"
+#include "compiler/kernel_workers.h"
+#include "compiler/library_plan.h"
 #include "compiler/subprocess.h"
 #include "compiler/tune_builder.h"
 #include "compiler/tune_efforts.h"
@@ -175,6 +178,43 @@ TEST_F(Builder, ACandidateThatCrashesEndsTheProcessOfItsMeasurement) {
     const CommandResult result = run_attnc({"measure-candidate", folder_ / "request", folder_ / "answer"});
     EXPECT_NE(result.signal + result.exit_code, 0);
     EXPECT_FALSE(std::filesystem::exists(folder_ / "answer"));
+}
+
+TEST(CodeLoops, AreThoseThatJumpToTheirOwnLabel) {
+    const std::string text =
+        "<f>:\n\tmovl\t$1, %eax\n<L0>:\n\tmulps\t%xmm0, %xmm1\n<L1>:\n\tvfmadd231ps\t%ymm0, %ymm1, %ymm2\n"
+        "\tmulps\t%xmm0, %xmm1\n\taddq\t$4, "
+        "%rax\n\tjne\t<L1>\n\tjne\t<L0>\n<L2>:\n\tincq\t%rax\n\tjne\t<L2>\n"
+        "<L3>:\n\tmulps\t%xmm0, %xmm1\n\tjne\t<L3>\n";
+    const std::vector<CodeLoop> loops = code_loops(text);
+    ASSERT_EQ(loops.size(), 2U);
+    EXPECT_EQ(loops[0].multiply_adds, 2);
+    EXPECT_EQ(loops[0].instructions,
+              "\tvfmadd231ps\t%ymm0, %ymm1, %ymm2\n\tmulps\t%xmm0, %xmm1\n\taddq\t$4, %rax\n");
+    EXPECT_EQ(loops[1].multiply_adds, 1);
+    EXPECT_TRUE(code_loops("").empty());
+}
+
+// A tile of one row waits for its sums and its loads.
+TEST_F(Builder, InnerLoopsOfSmallTilesTakeMoreCyclesForAMultiplyAdd) {
+    for (const char* target : kCpuTargets) {
+        const auto cycles = [&](const std::string& rows) {
+            const CpuSchedule chosen = parse_schedule("project_heads_tail.rows:0,project_heads.rows:" + rows,
+                                                      default_schedule(small(), target));
+            const KernelJob job = kernel_job(small(), target, chosen, kernel_by_name("project_heads"));
+            const WorkerOptions workers = {.attnc = attnc_command(),
+                                           .cache = test_kernel_cache(),
+                                           .folder = folder_.path(),
+                                           .emit = {},
+                                           .progress = {}};
+            const CompiledKernel kernel =
+                compile_kernels({job}, versions_of(attnc_command()), workers).front();
+            return inner_loop_cycles(kernel.object, target, 1, folder_.path()).value_or(-1);
+        };
+        const double one = cycles("1"), two = cycles("2");
+        EXPECT_GT(two, 0.3) << target;
+        EXPECT_GT(one, 1.05 * two) << target;
+    }
 }
 
 TEST(MeasureRequest, ThatIsDamagedIsRefused) {

@@ -141,7 +141,7 @@ TEST(Tune, ShardsAreThePartsOfTheList) {
         Strings shuffled = problems;
         if (shard == "2/3") std::reverse(shuffled.begin(), shuffled.end());
         const CommandResult result =
-            run_attnc(Strings{"tune", "--effort", "estimate", "--target", "x86-64-linux", "--db",
+            run_attnc(Strings{"tune", "--effort", "estimate", "--kernel", "project_out", "--target", "x86-64-linux", "--db",
                               folder / "db", "--shard", shard} +
                       shuffled);
         EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -199,7 +199,14 @@ int wait_for(pid_t pid) {
     return status;
 }
 
-// By default few times, as this takes seconds each; ATTNC_TEST_KILLS says how many.
+size_t journal_bytes(const TestFolder& folder) {
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(folder / "db.journal", none);
+    return none ? 0 : static_cast<size_t>(bytes);
+}
+
+// By default few times, as this takes seconds each; ATTNC_TEST_KILLS says how many. Some of them before anything is
+// measured, the others a while after the next trial came to an end.
 TEST(Tune, KilledAtAnyMomentLeavesWhatItHad) {
     const TestFolder folder;
     const char* kills = std::getenv("ATTNC_TEST_KILLS");
@@ -207,8 +214,11 @@ TEST(Tune, KilledAtAnyMomentLeavesWhatItHad) {
     Random random(static_cast<uint64_t>(::getpid()));
     size_t trials = 0;
     for (int i = 0; i < count; ++i) {
+        const size_t before = journal_bytes(folder);
         const pid_t pid = start_tuning(folder, folder / "log");
-        const int64_t moment = random.between(200, 3000);
+        for (int wait = 0; i % 4 != 3 && wait < 6000 && journal_bytes(folder) == before; ++wait)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        const int64_t moment = random.between(0, 1500);
         std::this_thread::sleep_for(std::chrono::milliseconds(moment));
         ::kill(pid, SIGKILL);
         wait_for(pid);
