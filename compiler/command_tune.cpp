@@ -15,6 +15,7 @@
 #include "compiler/own_target.h"
 #include "compiler/tree.h"
 #include "compiler/tune_display.h"
+#include "compiler/tune_report.h"
 #include "compiler/tune_session.h"
 #include "compiler/tuning_sources.h"
 
@@ -34,6 +35,8 @@ struct Options {
     std::string schedule;
     std::string shard;
     std::string kernel_cache;
+    std::string report;
+    std::string peers;
     std::vector<std::string> kernels;
     int threads = 1;
     uint64_t seed = 1;
@@ -151,8 +154,9 @@ void print_result(TuneDisplay& display, const TuneResult& result, const fs::path
     }
 }
 
-bool tune_layer(const Layer& layer, const Options& options, const Effort& effort, const fs::path& database,
-                Journal& journal, const fs::path& cache, Deadline& deadline) {
+ReportLayer tune_layer(const Layer& layer, const Options& options, const Effort& effort,
+                       const fs::path& database, Journal& journal, const fs::path& cache,
+                       Deadline& deadline) {
     const std::string target = own_target(options.target);
     std::string origin;
     const TemporaryFolder folder(system_temporary_folder());
@@ -174,20 +178,28 @@ bool tune_layer(const Layer& layer, const Options& options, const Effort& effort
                              describe_sizes(layer.sizes), target, options.threads,
                              options.threads == 1 ? "" : "s", effort.name));
     display.line(fmt::format("  start: {}", origin));
+    ReportLayer report;
+    report.origin = origin;
     TuneListener listener;
     listener.part_begins = [&](const TunedPart& part, const std::string& start) {
         display.begin(part, start);
+        report.parts.push_back({.name = part.part.name, .start = start, .best = start, .events = {}});
     };
     listener.part_skipped = [&](const TunedPart& part, const std::string& why) { display.skip(part, why); };
-    listener.trial = [&](const TuneEvent& event) { display.trial(event); };
+    listener.trial = [&](const TuneEvent& event) {
+        display.trial(event);
+        report.parts.back().events.push_back(event);
+    };
     listener.part_ends = [&](const TunedPart& part, const std::string& best, double ratio, bool finished) {
         display.end(part, best, ratio, finished);
+        report.parts.back().best = best, report.parts.back().ratio = ratio;
+        report.parts.back().finished = finished;
     };
     listener.record = [&](const TuningRecord& record) { keep(record, database); };
     listener.note = [&](const std::string& text) { display.line("  " + text); };
-    const TuneResult result = tune(request, journal, listener, deadline);
-    print_result(display, result, database);
-    return result.finished;
+    report.result = tune(request, journal, listener, deadline);
+    print_result(display, report.result, database);
+    return report;
 }
 
 double steady_seconds() {
@@ -209,11 +221,16 @@ void run(const Options& options) {
     add_records(database, {});
     Journal journal(options.journal.empty() ? fs::path(database.string() + ".journal")
                                             : fs::path(options.journal));
+    const OtherTimes others =
+        options.peers.empty() ? OtherTimes{} : autoscheduler_times(options.peers, options.threads);
+    std::vector<ReportLayer> reports;
     Deadline deadline(steady_seconds, limit);
     for (size_t i = 0; i < layers.size(); ++i) {
         const auto share = static_cast<double>(layers.size() - i);
         Deadline own(steady_seconds, limit < 0 ? -1 : deadline.left() / share);
-        tune_layer(layers[i], options, effort, database, journal, options.kernel_cache, own);
+        reports.push_back(
+            tune_layer(layers[i], options, effort, database, journal, options.kernel_cache, own));
+        if (!options.report.empty()) write_file(options.report, report_page(reports, others));
     }
 }
 
@@ -255,6 +272,12 @@ void add_tune_command(CLI::App& app) {
     command->add_option(
         "--shard", options->shard,
         "i/n: the i-th of n parts of the layers, for n machines or jobs; attnc db merge joins");
+    CLI::Option* report = command->add_option("--report", options->report,
+                                              "Also write what was tried as an HTML page to this file");
+    command
+        ->add_option("--peers", options->peers,
+                     "Results of scripts/bench, whose Halide autoschedulers the report shows too")
+        ->needs(report);
     command->add_option("--seed", options->seed, "Of the candidates that are drawn at random; default: 1");
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");

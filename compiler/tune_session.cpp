@@ -109,7 +109,8 @@ private:
     std::string key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const;
     void take(const TunedPart& part, const CpuSchedule& schedule);
     void note_kernel(const TunedPart& part, const CallTime& time, int64_t samples);
-    Ratio compare_calls();
+    std::vector<Ratio> compare_calls(const CpuSchedule& other);
+    Ratio compare_result();
     void keep_record();
     TuningRecord record();
     std::vector<Problem> problems_of(const std::vector<Sizes>& sizes) const;
@@ -125,6 +126,7 @@ private:
     CpuSchedule current_;
     std::map<std::string, KernelResult> kernels_;
     std::map<std::string, CallResult> calls_;
+    std::map<std::string, TunedCalls> tuned_calls_;
     bool unkept_ = true;  // the record has not been given away since the schedule changed
 };
 
@@ -329,12 +331,13 @@ void Session::estimate_part(const TunedPart& part) {
         listener_.part_ends(part, space.text(space.point_of(current_)), better ? ratio : 1, true);
 }
 
-// Whole calls by the schedule of the moment and by the start's, side by side.
-Ratio Session::compare_calls() {
+// Whole calls by the schedule of the moment and by another one, side by side; in the order of the sizes.
+std::vector<Ratio> Session::compare_calls(const CpuSchedule& other) {
     builder_.get_alone(current_);
-    MeasureRequest request = base_request(current_, request_.start, "the schedule that was found");
+    builder_.get_alone(other);
+    MeasureRequest request = base_request(current_, other, "the schedule that was found");
     request.problems = problems_of(request_.sizes);
-    request.same_bits = same_bits(current_, request_.start);
+    request.same_bits = same_bits(current_, other);
     request.verified_calls = kVerifiedCalls;
     request.seconds = kCallSeconds;
     request.fewest_rounds = level_rounds(2);
@@ -344,13 +347,29 @@ Ratio Session::compare_calls() {
     std::vector<Ratio> ratios;
     for (size_t i = 0; i < answer.problems.size(); ++i) {
         const MeasureAnswer::Times& times = answer.problems[i];
+        const double median = median_of(times.candidate);
+        const std::string sizes = to_string(request_.sizes[i]);
         ratios.push_back(paired_ratio(times.candidate, times.incumbent));
-        calls_[to_string(request_.sizes[i])] = {.ms = median_of(times.candidate) * 1e3,
-                                                .spread = relative_spread(times.candidate),
-                                                .samples = static_cast<int64_t>(times.candidate.size()),
-                                                .probe_gflops = times.probe / 1e9};
+        calls_[sizes] = {.ms = median * 1e3,
+                         .spread = relative_spread(times.candidate),
+                         .samples = static_cast<int64_t>(times.candidate.size()),
+                         .probe_gflops = times.probe / 1e9};
+        tuned_calls_[sizes].seconds = median;
+        tuned_calls_[sizes].peak = times.operations / median / times.probe;
     }
-    return geometric_mean(ratios);
+    return ratios;
+}
+
+// Beside the start and beside the default, which most starts are.
+Ratio Session::compare_result() {
+    const std::vector<Ratio> over_start = compare_calls(request_.start);
+    const CpuSchedule usual = default_schedule(request_.config, request_.target);
+    const std::vector<Ratio> over_default = usual == request_.start ? over_start : compare_calls(usual);
+    for (size_t i = 0; i < over_start.size(); ++i) {
+        TunedCalls& calls = tuned_calls_[to_string(request_.sizes[i])];
+        calls.over_start = over_start[i], calls.over_default = over_default[i];
+    }
+    return geometric_mean(over_start);
 }
 
 TuningRecord Session::record() {
@@ -376,7 +395,7 @@ TuningRecord Session::record() {
 }
 
 void Session::keep_record() {
-    compare_calls();
+    compare_calls(request_.start);
     if (listener_.record) listener_.record(record());
     unkept_ = false;
 }
@@ -408,7 +427,7 @@ TuneResult Session::run() {
         if (listener_.record) listener_.record(result.record);
         return result;
     }
-    result.ratio = compare_calls();
+    result.ratio = compare_result();
     if (surely_above(result.ratio, 1) && current_ != request_.start) {
         if (listener_.note) {
             listener_.note(fmt::format("whole calls take {:.3f} of the start's time: the start stays",
@@ -416,9 +435,10 @@ TuneResult Session::run() {
         }
         current_ = request_.start;
         kernels_.clear();
-        result.ratio = compare_calls();
+        result.ratio = compare_result();
     }
     result.record = record();
+    result.calls = tuned_calls_;
     if (listener_.record) listener_.record(result.record);
     return result;
 }

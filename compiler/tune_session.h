@@ -56,10 +56,17 @@ struct TuneListener {
     std::function<void(const std::string&)> note;
 };
 
+// Whole calls at one of the sizes.
+struct TunedCalls {
+    double seconds = 0, peak = 0;  // of the result: median, and fraction of the multiply-adds at the time
+    Ratio over_start, over_default;
+};
+
 struct TuneResult {
     TuningRecord record;
-    Ratio ratio;           // of whole calls: the result's time over the start's
-    bool finished = true;  // false: the time was up
+    std::map<std::string, TunedCalls> calls;  // by to_string(Sizes)
+    Ratio ratio;                              // of whole calls: the result's time over the start's
+    bool finished = true;                     // false: the time was up
 };
 
 // Throws std::runtime_error where the start itself can't be built, or gives wrong results; Interrupted.
