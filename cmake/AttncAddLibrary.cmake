@@ -4,22 +4,41 @@
 #                   [SINK] [ALIBI] [SOFTCAP] [SCORES] [QK_NORM] [ROTARY half|pairs] [CACHE [PAGE_SIZE n]]
 #                 | PROBLEM d512_h8_f32
 #                 | HF_CONFIG config.json [LAYER encoder.self] [NO_CACHE]
-#                   [TARGETS target...] [SCHEDULE text] [OUTPUT_DIRECTORY dir])
+#                   [TARGETS target...] [DB file...] [TUNED_FOR sizes] [NO_RECORDS | SCHEDULE text]
+#                   [OUTPUT_DIRECTORY dir])
 #
 # Compiles an attention layer to a static library when the project is built, and makes the imported target NAME of it:
 # target_link_libraries(app PRIVATE NAME) is all that an app needs to include "NAME.h". The options are those of
-# `attnc build --help`. Compiled again when an option, the model's configuration or attnc itself has changed.
+# `attnc build --help`. Compiled again when an option, the model's configuration, a file of tuning records or attnc itself
+# has changed. The project's attnc.tuning.jsonl is looked for from the folder of the CMakeLists.txt upwards.
 #
 # The files lie in OUTPUT_DIRECTORY, by default ${CMAKE_CURRENT_BINARY_DIR}/NAME. If the variable ATTNC_KERNEL_CACHE
 # names a folder, compiled kernels are kept there.
 
+# The file that `attnc build` finds from the source folder: there, or above it up to the root of its git repository.
+function(_attnc_project_database result)
+    set(folder "${CMAKE_CURRENT_SOURCE_DIR}")
+    set(found "")
+    while(NOT found)
+        if(EXISTS "${folder}/attnc.tuning.jsonl")
+            set(found "${folder}/attnc.tuning.jsonl")
+        endif()
+        cmake_path(GET folder PARENT_PATH parent)
+        if(EXISTS "${folder}/.git" OR parent STREQUAL folder)
+            break()
+        endif()
+        set(folder "${parent}")
+    endwhile()
+    set(${result} "${found}" PARENT_SCOPE)
+endfunction()
+
 function(attnc_add_library)
     set(flags NO_IN_PROJ NO_OUT_PROJ CAUSAL NO_MASKS NO_PROBS ADD_BIAS_KV ADD_ZERO_ATTN SINK ALIBI SOFTCAP QK_NORM
-        SCORES)
+        SCORES NO_RECORDS)
     list(APPEND flags NO_CACHE CACHE) # set() would take the word as its own
     set(values D_MODEL NUM_HEADS NUM_KV_HEADS HEAD_DIM V_HEAD_DIM K_DIM V_DIM ROTARY PAGE_SIZE PROBLEM HF_CONFIG LAYER
-        SCHEDULE)
-    cmake_parse_arguments(PARSE_ARGV 0 arg "${flags}" "NAME;OUTPUT_DIRECTORY;${values}" "TARGETS")
+        SCHEDULE TUNED_FOR)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "${flags}" "NAME;OUTPUT_DIRECTORY;${values}" "TARGETS;DB")
     if(arg_UNPARSED_ARGUMENTS)
         list(GET arg_UNPARSED_ARGUMENTS 0 unknown)
         message(FATAL_ERROR "attnc_add_library: unknown argument ${unknown}")
@@ -63,8 +82,18 @@ function(attnc_add_library)
     foreach(target IN LISTS arg_TARGETS)
         list(APPEND options --target "${target}")
     endforeach()
+    foreach(file IN LISTS arg_DB)
+        cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+        list(APPEND options --db "${file}")
+        list(APPEND depends "${file}")
+    endforeach()
+    if(NOT arg_NO_RECORDS AND NOT arg_SCHEDULE)
+        _attnc_project_database(database)
+        list(APPEND depends ${database})
+    endif()
     if(ATTNC_KERNEL_CACHE)
-        list(APPEND options --kernel-cache "${ATTNC_KERNEL_CACHE}")
+        cmake_path(ABSOLUTE_PATH ATTNC_KERNEL_CACHE BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" OUTPUT_VARIABLE cache)
+        list(APPEND options --kernel-cache "${cache}")
     endif()
 
     set(archive "${folder}/lib${arg_NAME}.a")
@@ -79,6 +108,7 @@ function(attnc_add_library)
             "${folder}/attnc.hpp"
             "${folder}/libattnc_runtime.a"
         COMMAND attnc::attnc build ${options}
+        WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
         DEPENDS ${depends} attnc::attnc "$<TARGET_FILE:attnc::attnc>" "$<TARGET_FILE:attnc::runtime>"
         COMMENT "Compiling attention library ${arg_NAME}"
         VERBATIM

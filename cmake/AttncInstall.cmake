@@ -20,6 +20,8 @@ install(
     FILES "${PROJECT_SOURCE_DIR}/runtime/attnc.h" "${PROJECT_SOURCE_DIR}/runtime/attnc.hpp"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 )
+install(FILES ${attnc_records} DESTINATION "${CMAKE_INSTALL_DATADIR}/attnc/db")
+install(FILES ${attnc_shapes} DESTINATION "${CMAKE_INSTALL_DATADIR}/attnc/shapes")
 install(
     FILES
         "${CMAKE_CURRENT_BINARY_DIR}/attncConfig.cmake"

@@ -8,16 +8,26 @@
 #include <vector>
 
 #include "compiler/installation.h"
+#include "schedules/tuning_lookup.h"
 #include "stages/config.h"
 
 namespace attnc {
 
+// What schedules are chosen by, in builds that give none of their own.
+struct BuildTuning {
+    bool looked_up = false;             // false: built-in defaults
+    std::vector<RecordSource> sources;  // of records, in the order of look_up
+    Machine machine;                    // that the library is for
+    std::vector<Sizes> sizes;           // that it is for; empty: any. The manifest has them in either case
+};
+
 struct BuildRequest {
-    Config config;                       // as given; build_library completes and validates it
-    std::string name;                    // C identifier; empty: default_library_name(config)
-    std::vector<std::string> targets;    // in any order, each once; empty: the usual CPU set
-    std::string schedule;                // schedule text laid over each target's default; empty: the defaults
-    std::filesystem::path output;        // folder for the files; made if it isn't there
+    Config config;                     // as given; build_library completes and validates it
+    std::string name;                  // C identifier; empty: default_library_name(config)
+    std::vector<std::string> targets;  // in any order, each once; empty: the usual CPU set
+    BuildTuning tuning;                // where schedules come from
+    std::string schedule;              // or: text laid over each target's default; nothing is looked up then
+    std::filesystem::path output;      // folder for the files; made if it isn't there
     std::filesystem::path kernel_cache;  // folder with compiled kernels to take from and add to; empty: none
     Installation installation;           // of attnc; installation_of(path of the command)
     int jobs = 0;                        // worker processes at a time; 0: one per CPU this process may use

@@ -21,6 +21,7 @@ public:
     ~CachedCall();
 
     void call();
+    const attnc_outputs& outputs() const { return outputs_; }
 
 private:
     void make_cache(int64_t slots);

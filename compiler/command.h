@@ -12,8 +12,11 @@ void add_explain_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_weights_command(CLI::App& app);
+void add_db_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
+void add_tune_command(CLI::App& app);
 void add_compile_kernel_command(CLI::App& app);  // hidden: the worker
+void add_measure_command(CLI::App& app);         // hidden: what times a candidate
 
 // Wrong use of the command: exit code 2. Failures are other exceptions: exit code 1.
 struct UsageError : std::runtime_error {

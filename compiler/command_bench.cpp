@@ -10,14 +10,15 @@
 #include "compiler/files.h"
 #include "compiler/fma_probe.h"
 #include "compiler/layer_call.h"
+#include "compiler/library_plan.h"
 #include "compiler/load_library.h"
 #include "compiler/machine.h"
+#include "compiler/own_target.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
-#include "compiler/targets.h"
 #include "compiler/timing.h"
 #include "compiler/tree.h"
-#include "runtime/cpu.h"
+#include "compiler/tuning_options.h"
 #include "schedules/cpu_params.h"
 
 namespace attnc {
@@ -36,23 +37,8 @@ struct Options {
     std::string json;
     std::string kernel_cache;
     std::string against;
+    TuningOptions tuning;
 };
-
-// The target that was asked for, or the best that this machine runs.
-std::string chosen_target(const std::string& asked) {
-    const int64_t here = detect_cpu_features();
-    if (!asked.empty()) {
-        if (int64_t lacking = cpu_features(asked) & ~here; lacking != 0) {
-            throw std::runtime_error(fmt::format("this machine cannot run {}: it lacks {}", asked,
-                                                 feature_names(lacking).front()));
-        }
-        return asked;
-    }
-    for (const char* target : kCpuTargets) {
-        if ((cpu_features(target) & ~here) == 0) return target;
-    }
-    throw std::runtime_error("this machine can run none of attnc's targets");
-}
 
 // The attention of a layer without its projections; nothing if the layer has none.
 Problem attention_alone(const Problem& problem) {
@@ -70,7 +56,8 @@ Problem attention_alone(const Problem& problem) {
 struct BuiltPart {
     std::string name;
     Problem problem;
-    Config used;  // options that both configurations have
+    Config used;           // options that both configurations have
+    std::string schedule;  // laid over the defaults; the same for all parts of a layer
     fs::path archive;
 };
 
@@ -84,6 +71,16 @@ Config common_options(const Config& a, const Config& b) {
     return both;
 }
 
+// What a build of the layer would choose, or what was asked for.
+std::string schedule_text(const Problem& layer, const Options& options, const std::string& target) {
+    if (!options.schedule.empty()) return options.schedule;
+    const PlannedTarget planned =
+        plan_target(layer.config, target, chosen_tuning(options.tuning, {layer.sizes}), "");
+    if (planned.found.record)
+        fmt::print("{}  schedule: {}\n", to_string(layer.config), planned.schedule_origin);
+    return to_string(planned.schedule);
+}
+
 std::vector<BuiltPart> build_parts(const Problem& problem, const Options& options, const std::string& target,
                                    const fs::path& folder) {
     Config used = problem.config;
@@ -94,16 +91,17 @@ std::vector<BuiltPart> build_parts(const Problem& problem, const Options& option
     }
     std::vector<BuiltPart> parts;
     for (const Problem& layer : layers) {
-        parts.push_back({"layer", layer, used, {}});
+        const std::string schedule = schedule_text(layer, options, target);
+        parts.push_back({"layer", layer, used, schedule, {}});
         if (layer.config.in_proj || layer.config.out_proj)
-            parts.push_back({"attention", attention_alone(layer), used, {}});
+            parts.push_back({"attention", attention_alone(layer), used, schedule, {}});
     }
     Progress progress("compiling kernels");
     for (BuiltPart& part : parts) {
         BuildRequest request;
         request.config = part.problem.config;
         request.targets = {target};
-        request.schedule = options.schedule;
+        request.schedule = part.schedule;
         request.output = folder;
         // The parts share their kernels, so each is compiled once even where nobody keeps a cache.
         request.kernel_cache =
@@ -199,7 +197,7 @@ void run(const Options& options) {
             }
         }
     }
-    const std::string target = chosen_target(options.target);
+    const std::string target = own_target(options.target);
     const TemporaryFolder folder(system_temporary_folder());
     Json results = Json::array();
     for (const Problem& problem : problems) {
@@ -236,7 +234,9 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::Range(0.0, 3600.0));
     command->add_option("--target", options->target,
                         "Instruction set; default: the best that this machine runs");
-    command->add_option("--schedule", options->schedule, "Parameters that differ from the defaults");
+    add_tuning_options(*command, options->tuning);
+    command->add_option("--schedule", options->schedule,
+                        "Parameters that differ from the built-in defaults, without asking records");
     command->add_option("--json", options->json, "Also write the results to this file");
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");

@@ -7,6 +7,7 @@
 #include "compiler/command.h"
 #include "compiler/config_options.h"
 #include "compiler/progress.h"
+#include "compiler/tuning_options.h"
 
 namespace attnc {
 
@@ -14,6 +15,8 @@ namespace {
 
 struct Options {
     ConfigOptions config;
+    TuningOptions tuning;
+    std::string tuned_for;
     BuildRequest request;
     std::vector<std::string> emit;
     std::string output;
@@ -23,6 +26,7 @@ struct Options {
 void run(Options& options) {
     BuildRequest& request = options.request;
     request.config = chosen_config(options.config);
+    request.tuning = chosen_tuning(options.tuning, sizes_or_grid(options.tuned_for, request.config));
     request.output = options.output;
     request.kernel_cache = options.kernel_cache;
     request.installation = own_installation();
@@ -52,8 +56,14 @@ void add_build_command(CLI::App& app) {
             "Instruction sets, by Halide's names, separated by commas; default: attnc list --targets")
         ->delimiter(',')
         ->allow_extra_args(false);
+    add_tuning_options(*command, options->tuning);
+    command->add_option(
+        "--tuned-for", options->tuned_for,
+        "Sizes to choose records for: b32_q50_kv50,b1_q128_kv128; default: those at which the "
+        "benchmark grid has the layer");
     command->add_option("--schedule", options->request.schedule,
-                        "Parameters that differ from the defaults: panel:32,attend.rows:48");
+                        "Parameters that differ from the built-in defaults, without asking records: "
+                        "panel:32,attend.rows:48");
     command
         ->add_option("--emit", options->emit, "Also write per kernel: asm, stmt (Halide's statements), llvm")
         ->delimiter(',')

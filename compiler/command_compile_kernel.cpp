@@ -1,6 +1,7 @@
 // attnc compile-kernel: what a worker process runs. Hidden, but printed when a kernel fails, to repeat it by hand.
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@ void add_compile_kernel_command(CLI::App& app) {
         Emit emit;
         std::string prefix;
         bool versions = false;
+        int64_t memory_mib = 0;
     };
     CLI::App* command = app.add_subcommand("compile-kernel", "Compile one kernel for one target");
     command->group("");
@@ -31,6 +33,8 @@ void add_compile_kernel_command(CLI::App& app) {
     command->add_flag("--llvm", options->emit.llvm, "Also write .ll");
     command->add_option("--output,-o", options->prefix, "Prefix of the files");
     command->add_flag("--versions", options->versions, "Say what the code is made with");
+    command->add_option("--memory-mib", options->memory_mib, "Address space that it may take; default: any")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
     command->footer(
         "Example:\n"
         "  attnc compile-kernel --kernel attend --config hd64_vhd64 --target x86-64-linux --symbol attend -o "
@@ -44,6 +48,11 @@ void add_compile_kernel_command(CLI::App& app) {
         const pid_t parent = ::getppid();
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) return;
+        if (options->memory_mib > 0) {
+            const auto bytes = static_cast<rlim_t>(options->memory_mib) << 20;
+            const rlimit limit = {bytes, bytes};
+            ::setrlimit(RLIMIT_AS, &limit);
+        }
         compile_kernel(options->job, options->prefix, options->emit);
     });
 }

@@ -1,45 +1,88 @@
 // attnc explain: which schedule a problem gets, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/command.h"
+#include "compiler/files.h"
+#include "compiler/kernel_forms.h"
 #include "compiler/library_plan.h"
+#include "compiler/progress.h"
+#include "compiler/record_check.h"
 #include "compiler/targets.h"
+#include "compiler/tuning_options.h"
 
 namespace attnc {
 
 namespace {
 
-// A problem string with or without sizes.
-Config config_of(const std::string& problem) {
-    return problem.find(':') == std::string::npos ? parse_config(problem) : parse_problem(problem).config;
+struct Options {
+    std::string problem;
+    std::vector<std::string> targets;
+    TuningOptions tuning;
+    std::string kernel_cache;
+};
+
+void print_steps(const FoundSchedule& found) {
+    for (const LookupStep& step : found.steps) {
+        fmt::print("  {} {}: {}\n", step.taken ? "->" : "  ", step.asked, step.outcome);
+    }
 }
 
-void explain(const std::string& problem, const std::vector<std::string>& targets) {
-    const Config config = config_of(problem);
-    fmt::print("{}\n", to_string(config));
-    for (const std::string& target : order_targets(targets)) {
-        const PlannedTarget planned = plan_target(config, target, "");
+void print_forms(const Config& config, const CpuSchedule& schedule, const std::vector<Sizes>& sizes) {
+    for (const KernelForm& form : kernel_forms(config, schedule)) {
+        fmt::print("  {:<20}{}\n", form.kernel, form.takes);
+    }
+    for (const Sizes& entry : sizes) {
+        std::string kernels;
+        for (const std::string& kernel : attention_at(config, schedule, entry)) kernels += " " + kernel;
+        fmt::print("  at {}:{}\n", to_string(entry), kernels);
+    }
+}
+
+void print_schedule(const CpuSchedule& schedule) {
+    for (const ScheduleField& field : fields_of(schedule)) fmt::print("  {}:{}\n", field.name, field.value);
+}
+
+// Whether its kernels are those that were measured: compiled for this answer alone.
+CheckedRecord checked_record(PlannedTarget& planned, const Config& config, const Options& options) {
+    const TemporaryFolder folder(system_temporary_folder());
+    Progress progress("compiling kernels");
+    const WorkerOptions workers = {.attnc = own_installation().command,
+                                   .cache = options.kernel_cache,
+                                   .folder = folder.path(),
+                                   .emit = {},
+                                   .progress = [&](int done, int all) { progress.show(done, all); }};
+    return compile_and_compare(planned, config, versions_of(workers.attnc), workers);
+}
+
+void explain(const Options& options) {
+    const bool has_sizes = options.problem.find(':') != std::string::npos;
+    const Config config = has_sizes ? parse_problem(options.problem).config : parse_config(options.problem);
+    const std::vector<Sizes> sizes =
+        has_sizes ? std::vector{parse_problem(options.problem).sizes} : sizes_or_grid("", config);
+    const BuildTuning tuning = chosen_tuning(options.tuning, sizes);
+    fmt::print("{}{}{}\n", to_string(config), sizes.empty() ? "" : " for ", describe_sizes(sizes));
+    for (const std::string& target : order_targets(options.targets)) {
+        PlannedTarget planned = plan_target(config, target, tuning, "");
         fmt::print("\n{}: {}\n", target, planned.schedule_origin);
-        const std::string text = to_string(planned.schedule);
-        for (size_t begin = 0; begin < text.size();) {
-            const size_t end = std::min(text.find(',', begin), text.size());
-            fmt::print("  {}\n", text.substr(begin, end - begin));
-            begin = end + 1;
+        print_steps(planned.found);
+        if (planned.found.record) {
+            const CheckedRecord checked = checked_record(planned, config, options);
+            fmt::print("  record {}{}{}\n", state_name(checked.state), checked.reason.empty() ? "" : ": ",
+                       checked.reason);
         }
+        print_forms(config, planned.schedule, sizes);
+        print_schedule(planned.schedule);
     }
 }
 
 }  // namespace
 
 void add_explain_command(CLI::App& app) {
-    struct Options {
-        std::string problem;
-        std::vector<std::string> targets;
-    };
     CLI::App* command = app.add_subcommand("explain", "Say which schedule a problem gets, and why");
     auto options = std::make_shared<Options>();
     command
@@ -48,8 +91,14 @@ void add_explain_command(CLI::App& app) {
     command->add_option("--target", options->targets, "Instruction sets, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false);
+    add_tuning_options(*command, options->tuning);
+    command
+        ->add_option(
+            "--kernel-cache", options->kernel_cache,
+            "Folder that keeps compiled kernels: those of a record are compared with what was measured")
+        ->envname("ATTNC_KERNEL_CACHE");
     command->footer("Example:\n  attnc explain d512_h8_f32 --target x86-64-linux-avx512_skylake");
-    command->callback([options] { explain(options->problem, options->targets); });
+    command->callback([options] { explain(*options); });
 }
 
 }  // namespace attnc

@@ -9,6 +9,7 @@
 #include "compiler/load_library.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
+#include "compiler/tuning_options.h"
 #include "compiler/verify_cases.h"
 #include "compiler/verify_layer.h"
 #include "compiler/verify_outcome.h"
@@ -26,6 +27,7 @@ struct Options {
     int count = 24;
     std::string kernel_cache;
     std::string json;
+    TuningOptions tuning;
 };
 
 struct LibraryTarget {
@@ -106,6 +108,7 @@ void run(const Options& options) {
                                      .names = options.names,
                                      .targets = options.targets,
                                      .kernel_cache = options.kernel_cache,
+                                     .tuning = chosen_tuning(options.tuning, {}),
                                      .installation = own_installation()};
         well = conclude(verify_cases(request, folder.path()), options.json);
     } else {
@@ -132,6 +135,7 @@ void add_verify_command(CLI::App& app) {
         ->check(CLI::Range(1, 1000000));
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
+    add_tuning_options(*command, options->tuning);
     command->add_option("--json", options->json, "File for all outcomes");
     command->footer(
         "Example:\n"

@@ -44,6 +44,15 @@ private:
     int descriptor_;
 };
 
+void write_all(const File& file, const fs::path& path, std::string_view bytes) {
+    while (!bytes.empty()) {
+        ssize_t count = ::write(file.get(), bytes.data(), bytes.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) fail("write", path, errno);
+        bytes.remove_prefix(static_cast<size_t>(count));
+    }
+}
+
 // Removes a temporary folder whose owner is gone; one whose lock is held stays.
 void remove_if_abandoned(const fs::path& folder) {
     int lock = ::open((folder / kLockName).c_str(), O_RDWR | O_CLOEXEC);
@@ -89,13 +98,28 @@ std::string read_file(const fs::path& path) {
 void write_file(const fs::path& path, std::string_view bytes) {
     File file(path, O_WRONLY | O_CREAT | O_TRUNC);
     if (file.get() < 0) fail("write", path, errno);
-    while (!bytes.empty()) {
-        ssize_t count = ::write(file.get(), bytes.data(), bytes.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) fail("write", path, errno);
-        bytes.remove_prefix(static_cast<size_t>(count));
-    }
+    write_all(file, path, bytes);
     if (file.close() != 0) fail("write", path, errno);
+}
+
+void replace_file(const fs::path& path, std::string_view bytes) {
+    const fs::path unfinished = path.parent_path() / fmt::format(".{}.tmp", path.filename().string());
+    try {
+        File file(unfinished, O_WRONLY | O_CREAT | O_TRUNC);
+        if (file.get() < 0) fail("write", path, errno);
+        struct stat old;
+        if (::stat(path.c_str(), &old) == 0) ::fchmod(file.get(), old.st_mode & 07777);
+        write_all(file, path, bytes);
+        if (::fsync(file.get()) != 0 || file.close() != 0) fail("write", path, errno);
+        move_file(unfinished, path);
+    } catch (...) {
+        std::error_code ignored;
+        fs::remove(unfinished, ignored);
+        throw;
+    }
+    // The name is durable once the folder is. Some file systems don't offer that; the file is whole all the same.
+    const File folder(path.has_parent_path() ? path.parent_path() : fs::path("."), O_RDONLY | O_DIRECTORY);
+    if (folder.get() >= 0) ::fsync(folder.get());
 }
 
 void duplicate_file(const fs::path& from, const fs::path& to) { write_file(to, read_file(from)); }

@@ -16,6 +16,11 @@ std::string read_file(const std::filesystem::path& path);
 // Replaces a file. Throws std::runtime_error: "cannot write x: No space left on device".
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
+// Replaces a file so that it has the old bytes or the new ones whatever happens, a loss of power too. The new ones lie in
+// .NAME.tmp beside it meanwhile: only one process at a time may do this to a file. Throws as write_file does, and leaves
+// the old file then.
+void replace_file(const std::filesystem::path& path, std::string_view bytes);
+
 void duplicate_file(const std::filesystem::path& from, const std::filesystem::path& to);
 void move_file(const std::filesystem::path& from,
                const std::filesystem::path& to);  // in one file system; replaces

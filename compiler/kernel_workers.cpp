@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kTimeLimit{300};  // a kernel takes seconds
+constexpr std::chrono::seconds kVersionsTimeLimit{60};
 
 int available_cpus() {
     cpu_set_t set;
@@ -34,7 +34,7 @@ int available_cpus() {
     std::string reason = last_line(result.output);
     if (reason.starts_with("attnc: ")) reason.erase(0, std::string("attnc: ").size());
     const bool refused = result.signal == 0 && !result.timed_out && !reason.empty();
-    const std::string ended = describe_failure(result, kTimeLimit);
+    const std::string ended = describe_failure(result, options.time_limit);
     if (!refused) reason = reason.empty() ? ended : fmt::format("{}: {}", ended, reason);
     throw std::runtime_error(fmt::format("cannot compile {} for {}: {}; to repeat: {}", job.kernel,
                                          job.target, reason,
@@ -55,8 +55,12 @@ CompiledKernel obtain(const KernelJob& job, const WorkerOptions& options, const 
 
 CompiledKernel compile_in_worker(const KernelJob& job, const WorkerOptions& options) {
     const fs::path prefix = options.folder / job.symbol;
-    const ProcessResult result =
-        run_process(worker_command(options.attnc, job, prefix, options.emit), kTimeLimit);
+    std::vector<std::string> command = worker_command(options.attnc, job, prefix, options.emit);
+    if (options.memory_mib > 0) {
+        command.emplace_back("--memory-mib");
+        command.push_back(std::to_string(options.memory_mib));
+    }
+    const ProcessResult result = run_process(command, options.time_limit);
     if (!result.succeeded()) fail(job, result, options);
     const fs::path answer = prefix.string() + ".json";
     CompiledKernel kernel = {prefix.string() + ".o", parse_kernel_info(read_file(answer)), false};
@@ -102,7 +106,7 @@ std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs,
 
 CompilerVersions versions_of(const fs::path& attnc) {
     const std::vector<std::string> command = {attnc.string(), "compile-kernel", "--versions"};
-    const ProcessResult result = run_process(command, kTimeLimit);
+    const ProcessResult result = run_process(command, kVersionsTimeLimit);
     if (!result.succeeded()) {
         throw std::runtime_error(
             fmt::format("{} does not run: {}", attnc.string(), last_line(result.output)));

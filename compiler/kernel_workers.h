@@ -1,6 +1,7 @@
 // Compiles a list of kernels in worker processes, several at a time, with a cache of what was compiled before.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -11,11 +12,13 @@
 namespace attnc {
 
 struct WorkerOptions {
-    std::filesystem::path attnc;   // the command that is run again
-    std::filesystem::path cache;   // empty: none
-    std::filesystem::path folder;  // for <symbol>.o and what is emitted
-    Emit emit;                     // with any of these every kernel is compiled
-    int jobs = 0;                  // 0: one per CPU this process may use
+    std::filesystem::path attnc;           // the command that is run again
+    std::filesystem::path cache;           // empty: none
+    std::filesystem::path folder;          // for <symbol>.o and what is emitted
+    Emit emit;                             // with any of these every kernel is compiled
+    int jobs = 0;                          // 0: one per CPU this process may use
+    std::chrono::seconds time_limit{300};  // of a kernel, which takes seconds
+    int64_t memory_mib = 0;                // of address space that a worker may take; 0: any
     std::function<void(int done, int all)> progress;
 };
 

@@ -24,7 +24,8 @@ struct PlannedTarget {
     std::string name;
     int64_t features = 0;  // ATTNC_CPU_*
     CpuSchedule schedule;
-    std::string schedule_origin;  // why this schedule: "built-in default"
+    FoundSchedule found;          // where it is from; without steps if nothing was looked up
+    std::string schedule_origin;  // the same in words: "built-in default"
     std::vector<PlannedKernel> kernels;
 };
 
@@ -34,6 +35,7 @@ struct LibraryPlan {
     Config config;                       // complete
     uint64_t hash = 0;                   // of all that decides the library's code and memory
     std::string symbol;                  // "attnc_lib_<name>_<hash>"
+    std::vector<Sizes> tuned_for;        // sizes that schedules were chosen for; empty: any
     std::vector<PlannedTarget> targets;  // best first
     CompilerVersions versions;
 };
@@ -41,7 +43,12 @@ struct LibraryPlan {
 // Throws ConfigError for whatever in the request can't be.
 LibraryPlan plan_library(const BuildRequest& request);
 
-// A target's schedule for a configuration, with `overrides` laid over it, checked.
-PlannedTarget plan_target(const Config& config, const std::string& target, const std::string& overrides);
+// A target with the schedule that `tuning` finds or, if `overrides` isn't empty, the default with them laid over it. Checked.
+PlannedTarget plan_target(const Config& config, const std::string& target, const BuildTuning& tuning,
+                          const std::string& overrides);
+
+// How one kernel of a layer is compiled under a schedule.
+KernelJob kernel_job(const Config& config, const std::string& target, const CpuSchedule& schedule,
+                     int kernel);
 
 }  // namespace attnc

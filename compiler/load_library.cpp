@@ -64,23 +64,38 @@ void link(const fs::path& archive, const Installation& installation, const fs::p
 
 }  // namespace
 
+void link_library(const fs::path& archive, const Installation& installation, const fs::path& shared) {
+    const TemporaryFolder folder(system_temporary_folder());
+    link(archive, installation, folder.path(), shared);
+}
+
+LoadedLibrary LoadedLibrary::open(const fs::path& shared) {
+    LoadedLibrary library;
+    library.open_shared(shared, shared);
+    return library;
+}
+
 LoadedLibrary::LoadedLibrary(const fs::path& archive, const Installation& installation) {
     const TemporaryFolder folder(system_temporary_folder());
     const fs::path shared = folder.path() / "library.so";
     link(archive, installation, folder.path(), shared);
+    open_shared(shared, archive);
+}
+
+void LoadedLibrary::open_shared(const fs::path& shared, const fs::path& named) {
     handle_ = ::dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr)
-        throw std::runtime_error(fmt::format("cannot load {}: {}", archive.string(), ::dlerror()));
+        throw std::runtime_error(fmt::format("cannot load {}: {}", named.string(), ::dlerror()));
     auto* getter = reinterpret_cast<const attnc_library* (*)()>(::dlsym(handle_, kGetter));
     if (getter == nullptr) {
-        ::dlclose(handle_);
-        throw std::runtime_error(fmt::format("cannot load {}: no {}", archive.string(), kGetter));
+        ::dlclose(std::exchange(handle_, nullptr));
+        throw std::runtime_error(fmt::format("cannot load {}: no {}", named.string(), kGetter));
     }
     library_ = getter();
     if (const int64_t abi = library_->abi_version; abi != ATTNC_ABI_VERSION) {
-        ::dlclose(handle_);
+        ::dlclose(std::exchange(handle_, nullptr));
         throw std::runtime_error(
-            fmt::format("{} has ABI {}, this attnc runs {}", archive.string(), abi, ATTNC_ABI_VERSION));
+            fmt::format("{} has ABI {}, this attnc runs {}", named.string(), abi, ATTNC_ABI_VERSION));
     }
 }
 

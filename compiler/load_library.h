@@ -11,8 +11,15 @@ typedef struct attnc_library attnc_library;
 
 namespace attnc {
 
+// Links `archive` (lib<name>.a) and the installation's runtime into the file `shared`, for LoadedLibrary::open of any process.
+// Throws std::runtime_error: no archive of attnc, no `cc`, or what `cc` said.
+void link_library(const std::filesystem::path& archive, const Installation& installation,
+                  const std::filesystem::path& shared);
+
 class LoadedLibrary {
 public:
+    static LoadedLibrary open(const std::filesystem::path& shared);  // of link_library
+
     // Links `archive` (lib<name>.a) and the installation's runtime. The shared object is deleted at once; the mapping
     // lives as long as this object. Throws std::runtime_error: no archive of attnc, no `cc`, or what `cc` said.
     LoadedLibrary(const std::filesystem::path& archive, const Installation& installation);
@@ -27,6 +34,9 @@ public:
     operator const attnc_library*() const { return library_; }
 
 private:
+    LoadedLibrary() = default;
+    void open_shared(const std::filesystem::path& shared, const std::filesystem::path& named);
+
     void* handle_ = nullptr;
     const attnc_library* library_ = nullptr;
 };

@@ -45,7 +45,10 @@ void check_command(const CLI::App& app, int argc, char** argv) {
     if (argc < 2 || argv[1][0] == '-') return;
     std::string known;
     for (const CLI::App* command : app.get_subcommands(nullptr)) {
-        if (command->get_name() == argv[1]) return;
+        if (command->get_name() == argv[1]) {
+            if (!command->get_subcommands(nullptr).empty()) check_command(*command, argc - 1, argv + 1);
+            return;
+        }
         const bool hidden = command->get_group().empty();
         if (!hidden) known += (known.empty() ? "" : ", ") + command->get_name();
     }
@@ -90,8 +93,11 @@ int run(int argc, char** argv) {
     attnc::add_weights_command(app);
     attnc::add_explain_command(app);
     attnc::add_list_command(app);
+    attnc::add_db_command(app);
     attnc::add_generate_command(app);
+    attnc::add_tune_command(app);
     attnc::add_compile_kernel_command(app);
+    attnc::add_measure_command(app);
     return parse_and_run(app, argc, argv);
 }
 

@@ -8,6 +8,8 @@
 
 #include "compiler/elf_file.h"
 #include "compiler/files.h"
+#include "compiler/kernel_forms.h"
+#include "compiler/record_check.h"
 #include "compiler/targets.h"
 #include "compiler/tree.h"
 #include "runtime/kernel_abi.h"
@@ -53,7 +55,60 @@ Json kernel_json(const PlannedKernel& kernel) {
             {"scratch_bytes", info.scratch_bytes}, {"stack_bytes", info.stack_bytes}};
 }
 
-Json target_json(const PlannedTarget& target) {
+const char* origin_name(RecordOrigin origin) {
+    switch (origin) {
+        case RecordOrigin::kOption:
+            return "--db";
+        case RecordOrigin::kProject:
+            return "project";
+        case RecordOrigin::kShipped:
+            return "shipped";
+    }
+    return "";
+}
+
+Json sizes_json(const std::vector<Sizes>& sizes) {
+    Json json = Json::array();
+    for (const Sizes& entry : sizes) json.push_back(to_string(entry));
+    return json;
+}
+
+// Nothing here depends on where files lie.
+Json record_json(const PlannedTarget& target, const Config& config) {
+    if (!target.found.record) return nullptr;
+    const TuningRecord& record = *target.found.record;
+    const CheckedRecord checked = compare_objects(target, config);
+    return {{"origin", origin_name(target.found.origin)},
+            {"file", target.found.file},
+            {"config", to_string(record.config)},
+            {"tuned_for", sizes_json(record.sizes)},
+            {"cpu", record.machine.cpu},
+            {"threads", record.threads},
+            {"effort", record.effort},
+            {"date", record.date},
+            {"attnc", record.attnc},
+            {"state", state_name(checked.state)},
+            {"reason", checked.reason}};
+}
+
+// Which kernels take which rows: in general, and at the sizes that are named.
+Json forms_json(const PlannedTarget& target, const LibraryPlan& plan) {
+    Json general = Json::array();
+    for (const KernelForm& form : kernel_forms(plan.config, target.schedule)) {
+        general.push_back({{"kernel", form.kernel}, {"takes", form.takes}});
+    }
+    std::vector<Sizes> sizes = plan.tuned_for;
+    if (target.found.record) {
+        const std::vector<Sizes>& tuned = target.found.record->sizes;
+        sizes.insert(sizes.end(), tuned.begin(), tuned.end());
+        sort_sizes(sizes);
+    }
+    Json at = Json::object();
+    for (const Sizes& entry : sizes) at[to_string(entry)] = attention_at(plan.config, target.schedule, entry);
+    return {{"general", general}, {"attention_at", at}};
+}
+
+Json target_json(const PlannedTarget& target, const LibraryPlan& plan) {
     const Layout& layout = target.schedule.layout;
     Json kernels = Json::array();
     for (const PlannedKernel& kernel : target.kernels) kernels.push_back(kernel_json(kernel));
@@ -66,6 +121,8 @@ Json target_json(const PlannedTarget& target) {
               {"split_kv", layout.split_kv}}},
             {"schedule", to_string(target.schedule)},
             {"schedule_origin", target.schedule_origin},
+            {"record", record_json(target, plan.config)},
+            {"forms", forms_json(target, plan)},
             {"kernels", kernels}};
 }
 
@@ -82,13 +139,35 @@ std::string manifest_in_archive(const std::string& bytes) {
     return "";
 }
 
+std::string joined(const Json& texts) {
+    return fmt::format("{}", fmt::join(texts.get<std::vector<std::string>>(), " "));
+}
+
+std::string describe_forms(const Json& forms) {
+    std::string text;
+    for (const Json& form : forms.at("general")) {
+        text += fmt::format("  {:<20}{}\n", form.at("kernel").get<std::string>(),
+                            form.at("takes").get<std::string>());
+    }
+    for (const auto& [sizes, kernels] : forms.at("attention_at").items()) {
+        text += fmt::format("  at {:<17}{}\n", sizes, joined(kernels));
+    }
+    return text;
+}
+
 std::string describe_target(const Json& target) {
-    std::string text =
-        fmt::format("\n{}\n  schedule  {} ({})\n  {:<16}{:>10}{:>12}{:>10}\n",
-                    target.at("name").get<std::string>(), target.at("schedule").get<std::string>(),
-                    target.at("schedule_origin").get<std::string>(), "kernel", "code", "scratch", "stack");
+    std::string text = fmt::format("\n{}\n  schedule  {} ({})\n", target.at("name").get<std::string>(),
+                                   target.at("schedule").get<std::string>(),
+                                   target.at("schedule_origin").get<std::string>());
+    if (const Json& record = target.at("record"); !record.is_null()) {
+        text += fmt::format("  record    {}", record.at("state").get<std::string>());
+        const auto reason = record.at("reason").get<std::string>();
+        text += reason.empty() ? "\n" : fmt::format(": {}\n", reason);
+    }
+    text += describe_forms(target.at("forms"));
+    text += fmt::format("  {:<20}{:>10}{:>12}{:>10}\n", "kernel", "code", "scratch", "stack");
     for (const Json& kernel : target.at("kernels")) {
-        text += fmt::format("  {:<16}{:>10}{:>12}{:>10}\n", kernel.at("name").get<std::string>(),
+        text += fmt::format("  {:<20}{:>10}{:>12}{:>10}\n", kernel.at("name").get<std::string>(),
                             kernel.at("code_bytes").get<int64_t>(), kernel.at("scratch_bytes").get<int64_t>(),
                             kernel.at("stack_bytes").get<int64_t>());
     }
@@ -99,7 +178,7 @@ std::string describe_target(const Json& target) {
 
 std::string manifest_json(const LibraryPlan& plan) {
     Json targets = Json::array();
-    for (const PlannedTarget& target : plan.targets) targets.push_back(target_json(target));
+    for (const PlannedTarget& target : plan.targets) targets.push_back(target_json(target, plan));
     const Json manifest = {
         {"attnc", {{"version", kVersion}, {"abi", ATTNC_ABI_VERSION}}},
         {"halide", plan.versions.halide},
@@ -108,6 +187,7 @@ std::string manifest_json(const LibraryPlan& plan) {
         {"problem", plan.problem},
         {"hash", fmt::format("{:016x}", plan.hash)},
         {"config", config_json(plan.config)},
+        {"tuned_for", sizes_json(plan.tuned_for)},
         {"targets", targets},
     };
     return manifest.dump(2) + "\n";
@@ -142,6 +222,8 @@ std::string describe_manifest(const std::string& json) {
                             manifest.at("attnc").at("abi").get<int64_t>(),
                             manifest.at("halide").get<std::string>(), manifest.at("llvm").get<std::string>(),
                             manifest.at("hash").get<std::string>());
+        const Json& tuned_for = manifest.at("tuned_for");
+        if (!tuned_for.empty()) text += fmt::format("for {}\n", joined(tuned_for));
         for (const Json& target : manifest.at("targets")) text += describe_target(target);
         return text;
     } catch (const Json::exception& error) {

@@ -72,6 +72,7 @@ public:
             BuildRequest request;
             request.config = config;
             request.targets = request_.targets;
+            request.tuning = request_.tuning;
             request.output = folder_;
             request.kernel_cache =
                 request_.kernel_cache.empty() ? folder_ / "kernels" : request_.kernel_cache;

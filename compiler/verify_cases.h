@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/build.h"
 #include "compiler/installation.h"
 #include "compiler/verify_case.h"
 #include "compiler/verify_outcome.h"
@@ -17,6 +18,7 @@ struct CaseRequest {
     std::vector<std::string> names;      // file names without .safetensors; empty: all
     std::vector<std::string> targets;    // empty: the usual CPU set
     std::filesystem::path kernel_cache;  // empty: none beyond this run
+    BuildTuning tuning;                  // of the libraries' schedules
     Installation installation;           // of attnc; installation_of(path of the command)
     // What a case comes to on a target: "" or what is wrong.
     std::function<std::string(const CaseFile&, const attnc_library*, const std::string& target)> check =

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "stages/attention_tile.h"
 
 namespace attnc {
 
@@ -17,7 +18,6 @@ const char* const kCpuTargets[3] = {"x86-64-linux-avx512_skylake", "x86-64-linux
 
 namespace {
 
-constexpr int64_t kQueryLanes = 16;  // queries of a q_vector, whatever the target's vectors are
 constexpr int64_t kMaxPanel = 512;
 constexpr int64_t kMaxTileKv = 65536;
 constexpr int64_t kMaxSplitKv = ATTNC_MAX_SPLIT_KV;
@@ -93,15 +93,24 @@ double loads_per_fma(int64_t rows, int64_t columns, const VectorUnit& unit) {
 
 [[noreturn]] void fail(const std::string& text) { throw ConfigError(text); }
 
-void check_range(const std::string& name, int64_t value, int64_t low, int64_t high) {
+// What a rule is about, put together when the rule is broken: a search asks for the rules millions of times.
+struct Name {
+    std::string_view kernel, rest;
+    Name(const char* all) : kernel(all) {}
+    Name(std::string_view of_kernel, std::string_view field) : kernel(of_kernel), rest(field) {}
+    std::string text() const { return std::string(kernel) + std::string(rest); }
+};
+std::string operator+(const Name& name, const std::string& more) { return name.text() + more; }
+
+void check_range(const Name& name, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high) {
         fail(name + " " + number(value) + " is outside " + number(low) + ".." + number(high));
     }
 }
 
-void check_multiple(const std::string& name, int64_t value, int64_t of, const std::string& what) {
+void check_multiple(const Name& name, int64_t value, int64_t of, std::string_view what) {
     if (value % of != 0)
-        fail(name + " " + number(value) + " is not a multiple of " + number(of) + ", " + what);
+        fail(name + " " + number(value) + " is not a multiple of " + number(of) + ", " + std::string(what));
 }
 
 // A panel's columns have to fall on whole heads, and on whole groups of heads in Q as in K and V: a panel
@@ -110,9 +119,11 @@ void check_multiple(const std::string& name, int64_t value, int64_t of, const st
 std::string panel_fault(int64_t panel, const Config& config) {
     const int64_t head = padded_head(config.head_dim);
     const int64_t v_head = padded_head(config.v_head_dim);
-    const std::string heads = "the padded heads of " + number(head) + " and " + number(v_head) + " features";
     if (head % panel == 0 && v_head % panel == 0) return "";
-    if (head != v_head) return "panel " + number(panel) + " does not divide both of " + heads;
+    if (head != v_head) {
+        return "panel " + number(panel) + " does not divide both of the padded heads of " + number(head) +
+               " and " + number(v_head) + " features";
+    }
     if (panel % head != 0) {
         return "panel " + number(panel) + " neither divides the padded head of " + number(head) +
                " features nor is a multiple of it";
@@ -126,7 +137,7 @@ std::string panel_fault(int64_t panel, const Config& config) {
 }
 
 void check_layout(const Layout& layout, const Config& config) {
-    const std::string aligned = "to which heads are padded";
+    constexpr std::string_view aligned = "to which heads are padded";
     check_range("panel", layout.panel, 1, kMaxPanel);
     check_multiple("panel", layout.panel, kQueryLanes, aligned);
     if (const std::string fault = panel_fault(layout.panel, config); !fault.empty()) fail(fault);
@@ -138,7 +149,7 @@ void check_layout(const Layout& layout, const Config& config) {
     check_multiple("split_kv", layout.split_kv, kQueryLanes, "the keys of a run");
 }
 
-void check_registers(const std::string& tile, int64_t rows, int64_t columns, const VectorUnit& unit) {
+void check_registers(const Name& tile, int64_t rows, int64_t columns, const VectorUnit& unit) {
     const int64_t needed = tile_registers(rows, columns, unit);
     if (needed > unit.registers) {
         fail(tile + " of " + number(rows) + " x " + number(columns) + " floats needs " + number(needed) +
@@ -148,8 +159,8 @@ void check_registers(const std::string& tile, int64_t rows, int64_t columns, con
 
 void check_project(const std::string& kernel, const ProjectParams& params, int64_t panel,
                    const VectorUnit& unit) {
-    check_range(kernel + ".rows", params.rows, 1, 32);
-    check_registers(kernel + ": the tile", params.rows, panel, unit);
+    check_range({kernel, ".rows"}, params.rows, 1, 32);
+    check_registers({kernel, ": the tile"}, params.rows, panel, unit);
 }
 
 // A form of fewer rows than another one has, if it is there.
@@ -167,12 +178,12 @@ void check_tail(const std::string& kernel, const ProjectParams& params, const Pr
 
 void check_attend(const std::string& kernel, const AttendParams& params, const Config& config,
                   const VectorUnit& unit) {
-    check_range(kernel + ".q_vectors", params.q_vectors, 1, 8);
-    check_range(kernel + ".rows", params.rows, 1, kQueryLanes * params.q_vectors);
-    check_range(kernel + ".key_rows", params.key_rows, 1, 24);
-    check_range(kernel + ".tail_rows", params.tail_rows, 1, 24);
-    check_range(kernel + ".context_rows", params.context_rows, 1, 32);
-    check_range(kernel + ".context_columns", params.context_columns, 1, kMaxPanel);
+    check_range({kernel, ".q_vectors"}, params.q_vectors, 1, 8);
+    check_range({kernel, ".rows"}, params.rows, 1, kQueryLanes * params.q_vectors);
+    check_range({kernel, ".key_rows"}, params.key_rows, 1, 24);
+    check_range({kernel, ".tail_rows"}, params.tail_rows, 1, 24);
+    check_range({kernel, ".context_rows"}, params.context_rows, 1, 32);
+    check_range({kernel, ".context_columns"}, params.context_columns, 1, kMaxPanel);
     if (params.key_rows % params.tail_rows != 0) {
         fail(kernel + ".tail_rows " + number(params.tail_rows) + " does not divide key_rows " +
              number(params.key_rows) + ": edges are cut where whole tiles could start");
@@ -181,15 +192,15 @@ void check_attend(const std::string& kernel, const AttendParams& params, const C
         fail(kernel + ".context_rows " + number(params.context_rows) + " does not divide rows " +
              number(params.rows) + ": a tile of queries is a whole number of context tiles");
     }
-    check_multiple(kernel + ".context_columns", params.context_columns, unit.lanes, "the target's vector");
+    check_multiple({kernel, ".context_columns"}, params.context_columns, unit.lanes, "the target's vector");
     const int64_t v_head = padded_head(config.v_head_dim);
     if (v_head % params.context_columns != 0) {
         fail(kernel + ".context_columns " + number(params.context_columns) +
              " does not divide the padded v_head_dim " + number(v_head));
     }
     // In a tile of scores the vectors are queries, and keys are the rows.
-    check_registers(kernel + ": the tile of scores", params.key_rows, kQueryLanes * params.q_vectors, unit);
-    check_registers(kernel + ": the tile of contexts", params.context_rows, params.context_columns, unit);
+    check_registers({kernel, ": the tile of scores"}, params.key_rows, kQueryLanes * params.q_vectors, unit);
+    check_registers({kernel, ": the tile of contexts"}, params.context_rows, params.context_columns, unit);
 }
 
 void check_fewer_queries(const std::string& kernel, const AttendParams& params,
@@ -200,22 +211,24 @@ void check_fewer_queries(const std::string& kernel, const AttendParams& params,
     check_fewer(kernel, params.rows, wider_kernel, wider.rows);
 }
 
-void check_power(const std::string& name, int64_t value, int64_t high) {
+void check_power(const Name& name, int64_t value, int64_t high) {
     check_range(name, value, 1, high);
     if (!std::has_single_bit(static_cast<uint64_t>(value)))
         fail(name + " " + number(value) + " is not a power of two");
 }
 
-void check_registers_of(const std::string& tile, int64_t needed, const VectorUnit& unit) {
+void check_one_row(const std::string& kernel, int64_t count, const char* what, int64_t needed,
+                   const VectorUnit& unit) {
     if (needed <= unit.registers) return;
-    fail(tile + " needs " + number(needed) + " vector registers, " + number(unit.registers) + " are there");
+    fail(kernel + ": " + number(count) + what + " needs " + number(needed) + " vector registers, " +
+         number(unit.registers) + " are there");
 }
 
 void check_decode(const std::string& kernel, const DecodeParams& params, const Config& config,
                   const VectorUnit& unit) {
-    check_power(kernel + ".rows", params.rows, 16);
-    check_power(kernel + ".keys", params.keys, 16);
-    check_power(kernel + ".single_keys", params.single_keys, 16);
+    check_power({kernel, ".rows"}, params.rows, 16);
+    check_power({kernel, ".keys"}, params.keys, 16);
+    check_power({kernel, ".single_keys"}, params.single_keys, 16);
     if (params.rows * params.keys % unit.lanes != 0) {
         fail(kernel + ": a step of " + number(params.rows) + " rows x " + number(params.keys) +
              " keys is no multiple of " + number(unit.lanes) + ", so that its sums do not fill vectors");
@@ -223,8 +236,8 @@ void check_decode(const std::string& kernel, const DecodeParams& params, const C
     const int64_t v_head = padded_head(config.v_head_dim);
     for (const auto& [name, columns] :
          {std::pair{".columns", params.columns}, {".single_columns", params.single_columns}}) {
-        check_range(kernel + name, columns, 1, kMaxPanel);
-        check_multiple(kernel + name, columns, unit.lanes, "the target's vector");
+        check_range({kernel, name}, columns, 1, kMaxPanel);
+        check_multiple({kernel, name}, columns, unit.lanes, "the target's vector");
         if (v_head % columns != 0) {
             fail(kernel + name + " " + number(columns) + " does not divide the padded v_head_dim " +
                  number(v_head));
@@ -232,12 +245,41 @@ void check_decode(const std::string& kernel, const DecodeParams& params, const C
     }
     // Lanes are features: each score, and each vector of features of a context, is an accumulator. Beside one row
     // there is its own vector or broadcast; the operand comes from memory.
-    check_registers(kernel + ": the tile of scores", params.rows, params.keys * unit.lanes, unit);
-    check_registers(kernel + ": the tile of contexts", params.rows, params.columns, unit);
-    check_registers_of(kernel + ": " + number(params.single_keys) + " scores of one row",
-                       params.single_keys + 1 + temporaries(unit), unit);
-    check_registers_of(kernel + ": " + number(params.single_columns) + " features of one row",
-                       params.single_columns / unit.lanes + 1 + temporaries(unit), unit);
+    check_registers({kernel, ": the tile of scores"}, params.rows, params.keys * unit.lanes, unit);
+    check_registers({kernel, ": the tile of contexts"}, params.rows, params.columns, unit);
+    check_one_row(kernel, params.single_keys, " scores of one row",
+                  params.single_keys + 1 + temporaries(unit), unit);
+    check_one_row(kernel, params.single_columns, " features of one row",
+                  params.single_columns / unit.lanes + 1 + temporaries(unit), unit);
+}
+
+// What a tile of queries goes through for a block of keys: K, V and its scores, twice each. Beyond the L2 of any core,
+// and a core's share of the L3, a smaller block does the same work with less traffic.
+constexpr int64_t kMostCacheBytes = int64_t{4} << 20;
+
+// Halide makes a frame of constant size with at most this much for one Func, and a kernel has to say what it takes.
+constexpr int64_t kMostStackBytesOfFunc = 16 * 1024;
+
+void check_memory(const CpuSchedule& schedule, const Config& config) {
+    const int64_t keys = schedule.layout.tile_kv;
+    const int64_t features = padded_head(config.head_dim) + padded_head(config.v_head_dim);
+    const CpuParams& params = schedule.params;
+    for (const auto& [kernel, attend] :
+         {std::pair{"attend", params.attend}, std::pair{"attend_narrow", params.attend_narrow},
+          std::pair{"attend_single", params.attend_single}, std::pair{"attend_masked", params.attend_masked},
+          std::pair{"attend_guarded", params.attend_guarded},
+          std::pair{"attend_probs", params.attend_probs}}) {
+        const int64_t bytes = keys * (features + kQueryLanes * attend.q_vectors) * 4;
+        if (attend.rows > 0 && bytes > kMostCacheBytes) {
+            fail("tile_kv " + number(keys) + ": keys, values and the scores of a tile of " + kernel +
+                 " take " + number(bytes) + " bytes of cache, at most " + number(kMostCacheBytes));
+        }
+    }
+    const int64_t runs = keys / kGranule * kTileBounds * static_cast<int64_t>(sizeof(int32_t));
+    if (runs > kMostStackBytesOfFunc) {
+        fail("tile_kv " + number(keys) + ": the runs of keys of kernels with masks take " + number(runs) +
+             " bytes of stack, at most " + number(kMostStackBytesOfFunc));
+    }
 }
 
 // ---- Defaults
@@ -407,13 +449,36 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
     check_attend("attend_guarded", params.attend_guarded, config, unit);
     check_attend("attend_probs", params.attend_probs, config, unit);
     check_decode("attend_decode", params.attend_decode, config, unit);
+    check_memory(schedule, config);
+}
+
+std::vector<ScheduleField> fields_of(const CpuSchedule& schedule) {
+    std::vector<ScheduleField> fields;
+    for_each_field(schedule, [&](const std::string& name, int64_t value) {
+        fields.push_back({name, value});
+    });
+    return fields;
+}
+
+int64_t* field_of(CpuSchedule& schedule, std::string_view name) {
+    int64_t* found = nullptr;
+    for_each_field(schedule, [&](const std::string& field, int64_t& value) {
+        if (field == name) found = &value;
+    });
+    return found;
+}
+
+bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value) {
+    int64_t* field = field_of(schedule, name);
+    if (field != nullptr) *field = value;
+    return field != nullptr;
 }
 
 std::string to_string(const CpuSchedule& schedule) {
     std::string text;
-    for_each_field(schedule, [&](const std::string& name, int64_t value) {
-        text += (text.empty() ? "" : ",") + name + ":" + number(value);
-    });
+    for (const ScheduleField& field : fields_of(schedule)) {
+        text += (text.empty() ? "" : ",") + field.name + ":" + number(field.value);
+    }
     return text;
 }
 
@@ -449,13 +514,7 @@ CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base) {
         const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
         const bool is_number = error == std::errc{} && stop == digits.data() + digits.size();
 
-        bool known = false;
-        for_each_field(schedule, [&](const std::string& field, int64_t& target) {
-            if (field != name) return;
-            known = true;
-            target = value;
-        });
-        if (!known) fail("schedule field '" + std::string(name) + "' is unknown");
+        if (!set_field(schedule, name, value)) fail("schedule field '" + std::string(name) + "' is unknown");
         if (!is_number)
             fail("schedule field " + std::string(name) + ": '" + std::string(digits) + "' is not a number");
         if (!given.insert(name).second) fail("schedule field " + std::string(name) + " is given twice");

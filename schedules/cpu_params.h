@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stages/config.h"
 #include "stages/layout.h"
@@ -70,6 +71,15 @@ struct CpuSchedule {
     bool operator==(const CpuSchedule&) const = default;
 };
 std::string to_string(const CpuSchedule& schedule);
+
+// The same field by field: "attend.rows" and its value.
+struct ScheduleField {
+    std::string name;
+    int64_t value = 0;
+};
+std::vector<ScheduleField> fields_of(const CpuSchedule& schedule);
+bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value);  // false: there is no such field
+int64_t* field_of(CpuSchedule& schedule, std::string_view name);              // null: there is no such field
 
 // The part of it that a kernel (ATTNC_KERNEL_*) depends on, Layout and its own fields: kernels that are alike in it are the same.
 std::string to_string(const CpuSchedule& schedule, int kernel);

@@ -11,6 +11,20 @@ constexpr int kQueryLanes = 16;
 // Keys and queries of one element of a block mask.
 constexpr int kGranule = 16;
 
+// Visible keys of a tile of queries, and the steps that its scores take. Filled once per tile; with masks, once for
+// each run of its keys too, where the loops are over runs: one, or the columns of the block mask.
+enum TileBound {
+    kFirstKey,  // keys [first, end) are visible to some query of the tile
+    kEndKey,
+    kLeftFirst,  // steps of tail_rows keys [first, end) with the test for visibility, left of the full ones
+    kLeftEnd,
+    kFullFirst,  // steps of key_rows keys [first, end) that every query of the tile sees
+    kFullEnd,
+    kRightFirst,  // steps of tail_rows keys, right of them
+    kRightEnd,
+    kTileBounds
+};
+
 struct AttentionTile {
     int rows = 64;         // queries of a tile
     int q_vectors = 4;     // vectors of queries: rows <= 16 * q_vectors

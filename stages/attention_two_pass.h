@@ -44,20 +44,6 @@ struct AttentionInputs {
     bool guarded = false;  // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 
-// Visible keys of a tile of queries, and the steps that its scores take. Filled once per tile; with masks, once for
-// each run of its keys too, where the loops are over runs: one, or the columns of the block mask.
-enum TileBound {
-    kFirstKey,  // keys [first, end) are visible to some query of the tile
-    kEndKey,
-    kLeftFirst,  // steps of tail_rows keys [first, end) with the test for visibility, left of the full ones
-    kLeftEnd,
-    kFullFirst,  // steps of key_rows keys [first, end) that every query of the tile sees
-    kFullEnd,
-    kRightFirst,  // steps of tail_rows keys, right of them
-    kRightEnd,
-    kTileBounds
-};
-
 // Rows of `block` before the scores. Where there are masks, what they add to a score stands in its place before it.
 enum BlockRow { kRowMax, kRowSum, kRowInverse, kFirstScore };
 

@@ -24,7 +24,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"show"}, std::vector<std::string>{"verify"},
                     std::vector<std::string>{"bench"}, std::vector<std::string>{"weights"},
                     std::vector<std::string>{"explain"}, std::vector<std::string>{"list"},
-                    std::vector<std::string>{"generate"}, std::vector<std::string>{"compile-kernel"}));
+                    std::vector<std::string>{"db"}, std::vector<std::string>{"db", "merge"},
+                    std::vector<std::string>{"db", "list"}, std::vector<std::string>{"db", "prune"},
+                    std::vector<std::string>{"db", "check"}, std::vector<std::string>{"generate"},
+                    std::vector<std::string>{"compile-kernel"}));
 
 TEST(List, NamesTheTargetsBestFirst) {
     const std::string output = run_attnc({"list", "--targets"}).output;
@@ -43,10 +46,15 @@ TEST(List, ShowsTheSchedules) {
 }
 
 TEST(Explain, SaysWhyAndWithWhichParameters) {
-    const CommandResult result =
-        run_attnc({"explain", "d512_h8_f32:b32_q50_kv50", "--target", "x86-64-linux"});
+    const CommandResult result = run_attnc(
+        {"explain", "d512_h8_f32:b32_q50_kv50", "--target", "x86-64-linux-avx512_skylake", "--no-records"});
     EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.output, HasSubstr("d512_h8_f32\n\nx86-64-linux: built-in default\n  panel:"));
+    EXPECT_THAT(result.output,
+                HasSubstr("d512_h8_f32 for b32_q50_kv50\n\nx86-64-linux-avx512_skylake: built-in default\n"));
+    EXPECT_THAT(result.output, HasSubstr("  attend_single       1 to 16 queries of an item\n"
+                                         "  attend_narrow       17 to 48 queries of an item\n"
+                                         "  attend              49 and more queries of an item\n"));
+    EXPECT_THAT(result.output, HasSubstr("  at b32_q50_kv50: attend\n  panel:64\n"));
 }
 
 TEST(Generate, RunsHalidesOwnDriver) {

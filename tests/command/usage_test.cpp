@@ -31,8 +31,34 @@ const WrongUse kCommand[] = {
     {"UnknownCommand",
      {"frob"},
      2,
-     "no command 'frob': it is one of build, show, verify, bench, weights, explain, list, generate"},
+     "no command 'frob': it is one of build, show, verify, bench, weights, explain, list, db, generate, "
+     "tune"},
     {"UnknownOption", {"list", "--frob"}, 2, "the following argument was not expected: --frob"},
+};
+
+const WrongUse kTune[] = {
+    {"NoProblem", {"tune"}, 2, "problem is required"},
+    {"NoSizes",
+     {"tune", "d512_h8_f32"},
+     2,
+     "problem 'd512_h8_f32' has no sizes: d512_h8_f32:b32_q50_kv50, say"},
+    {"NoKeys", {"tune", "d512_h8_f32:b1_q5_kv0"}, 2, "problem 'd512_h8_f32:b1_q5_kv0' has nothing to time"},
+    {"UnknownEffort",
+     {"tune", "d512_h8_f32:b1_q5", "--effort", "hard"},
+     2,
+     "effort 'hard' is not one of estimate, quick, measure, patient"},
+    {"UnknownTime",
+     {"tune", "d512_h8_f32:b1_q5", "--time-limit", "soon"},
+     2,
+     "time 'soon' is not of the form 90s, 10m or 1.5h"},
+    {"ShardBeyondTheEnd",
+     {"tune", "d512_h8_f32:b1_q5", "--shard", "4/3"},
+     2,
+     "shard '4/3' is not of the form 2/3, the second of three"},
+    {"UnknownKernel",
+     {"tune", "d512_h8_f32_noin_noout_nomask_noprobs:b1_q5", "--kernel", "attend_masked"},
+     2,
+     "no kernel 'attend_masked' to tune: it is one of attend, attend_guarded, attend_narrow, attend_single"},
 };
 
 const WrongUse kBuild[] = {
@@ -132,6 +158,10 @@ const WrongUse kOther[] = {
      2,
      "/nowhere/config.json: cannot be read: No such file or directory"},
     {"ExplainNothing", {"explain"}, 2, "problem is required"},
+    {"ExplainNoDatabase",
+     {"explain", "d512_h8_f32", "--db", "/nowhere/x.jsonl"},
+     1,
+     "cannot read /nowhere/x.jsonl: No such file or directory"},
     {"ListTwoThings",
      {"list", "--targets", "--kernels"},
      2,
@@ -142,10 +172,48 @@ const WrongUse kOther[] = {
      "no generator 'frob'"},
 };
 
+const WrongUse kDatabase[] = {
+    {"Nothing", {"db"}, 2, "a subcommand is required"},
+    {"UnknownCommand", {"db", "frob"}, 2, "no command 'frob': it is one of merge, list, prune, check"},
+    {"MergeNothing", {"db", "merge", "-o", "x"}, 2, "file is required"},
+    {"MergeWithoutOutput", {"db", "merge", "a.jsonl"}, 2, "--output is required"},
+    {"MergeMissing",
+     {"db", "merge", "/nowhere/a.jsonl", "-o", "x"},
+     1,
+     "cannot read /nowhere/a.jsonl: No such file or directory"},
+    {"MergeToAFolder",
+     {"db", "merge", "/dev/null", "-o", "/"},
+     1,
+     "cannot read /dev/null: it is not a plain file"},
+    {"ListMissing", {"db", "list", "/nowhere/a"}, 1, "cannot read /nowhere/a: No such file or directory"},
+    {"ListFolder", {"db", "list", "/"}, 1, "cannot read /: it is not a plain file"},
+    {"ListOtherLayer",
+     {"db", "list", "--config", "d500_h12_f32"},
+     2,
+     "d_model 500 is not divisible by num_heads 12"},
+    {"CheckMissing", {"db", "check", "/nowhere/a"}, 1, "cannot read /nowhere/a: No such file or directory"},
+    {"PruneMissing", {"db", "prune", "/nowhere/a"}, 1, "cannot read /nowhere/a: No such file or directory"},
+    {"NoProject", {"db", "list"}, 2, "no database: give files, there is no attnc.tuning.jsonl here"},
+    {"RecordsAndNone",
+     {"build", "d512_h8_f32", "-o", "x", "--db", "a", "--no-records"},
+     2,
+     "--db excludes --no-records"},
+    {"TunedForNothing",
+     {"build", "d512_h8_f32", "-o", "x", "--tuned-for", "wide"},
+     2,
+     "sizes 'wide' are not of the form b<batch>_q<seq_q>_kv<seq_kv>"},
+    {"TunedForNoRows",
+     {"build", "d512_h8_f32", "-o", "x", "--tuned-for", "b1_q128,b0_q1"},
+     2,
+     "sizes 'b0_q1' have no rows"},
+};
+
 std::string name_of(const testing::TestParamInfo<WrongUse>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Command, Usage, testing::ValuesIn(kCommand), name_of);
 INSTANTIATE_TEST_SUITE_P(Build, Usage, testing::ValuesIn(kBuild), name_of);
+INSTANTIATE_TEST_SUITE_P(Database, Usage, testing::ValuesIn(kDatabase), name_of);
+INSTANTIATE_TEST_SUITE_P(Tune, Usage, testing::ValuesIn(kTune), name_of);
 INSTANTIATE_TEST_SUITE_P(Other, Usage, testing::ValuesIn(kOther), name_of);
 
 TEST(Build, SaysWhichLlvmToolsAreMissing) {

@@ -10,6 +10,7 @@
 #include "compiler/files.h"
 #include "compiler/subprocess.h"
 #include "tests/command/run_attnc.h"
+#include "tests/command/tuned_records.h"
 
 namespace attnc::test {
 namespace {
@@ -67,6 +68,19 @@ TEST_F(Installed, HoldsItsOwnHalide) {
     const std::string libraries = run({"/usr/bin/ldd", attnc()});
     EXPECT_THAT(libraries,
                 HasSubstr(fs::canonical(folder() / "moved/bin").string() + "/../lib/attnc/libHalide.so"));
+}
+
+TEST_F(Installed, KnowsTheBenchmarkGridAndShippedRecords) {
+    EXPECT_THAT(run({attnc(), "explain", "d512_h8_f32", "--no-records"}),
+                HasSubstr("d512_h8_f32 for b1_q128_kv128 b1_q512_kv512 b1_q2048_kv2048 b32_q50_kv50\n"));
+    const std::string records = folder() / "moved/share/attnc/db";
+    fs::create_directories(records);
+    write_file(records + "/test.jsonl", line_of(small_record(32)));
+    EXPECT_THAT(
+        run({attnc(), "explain", "d32_h2_f32_nomask_noprobs", "--target", "x86-64-linux"}),
+        HasSubstr(
+            "  -> nearest machine, sizes and layer: d32_h2_f32_nomask_noprobs at b1_q40_kv40 on Test CPU"));
+    fs::remove(records + "/test.jsonl");
 }
 
 TEST_F(Installed, ServesACMakeProject) {

@@ -283,6 +283,37 @@ TEST(CheckSchedule, AttendRules) {
               "attend_narrow: the tile of scores of 15 x 32 floats needs 33 vector registers, 32 are there");
 }
 
+TEST(CheckSchedule, MemoryRules) {
+    EXPECT_EQ(fault("tile_kv:5456"), "no error");
+    EXPECT_EQ(
+        fault("tile_kv:5472,attend.q_vectors:1,attend.rows:16,attend.tail_rows:1,attend_narrow.rows:0,"
+              "attend_single.rows:0,attend_masked.q_vectors:1,attend_masked.rows:16,"
+              "attend_guarded.q_vectors:1,attend_guarded.rows:16"),
+        "tile_kv 5472: the runs of keys of kernels with masks take 16416 bytes of stack, at most 16384");
+    EXPECT_EQ(
+        fault("tile_kv:5472"),
+        "tile_kv 5472: keys, values and the scores of a tile of attend take 4202496 bytes of cache, at most "
+        "4194304");
+    EXPECT_EQ(
+        fault("tile_kv:1024", kAvx512, "d512_h1_f32"),
+        "tile_kv 1024: keys, values and the scores of a tile of attend take 4456448 bytes of cache, at most "
+        "4194304");
+    EXPECT_EQ(fault("tile_kv:65536", kAvx512, "d16_h1_f32"),
+              "tile_kv 65536: keys, values and the scores of a tile of attend take 25165824 bytes of cache, "
+              "at most "
+              "4194304");
+}
+
+TEST(Fields, AreSetByTheirNames) {
+    CpuSchedule schedule = default_schedule(usual(), kAvx512);
+    const std::vector<ScheduleField> fields = fields_of(schedule);
+    EXPECT_EQ(fields.front().name, "panel");
+    EXPECT_EQ(fields.back().name, "attend_decode.single_columns");
+    for (const ScheduleField& field : fields) EXPECT_TRUE(set_field(schedule, field.name, 7)) << field.name;
+    for (const ScheduleField& field : fields_of(schedule)) EXPECT_EQ(field.value, 7) << field.name;
+    EXPECT_FALSE(set_field(schedule, "attend.", 7));
+}
+
 TEST(CheckSchedule, DecodeRules) {
     EXPECT_EQ(fault("attend_decode.rows:32"), "attend_decode.rows 32 is outside 1..16");
     EXPECT_EQ(fault("attend_decode.rows:3"), "attend_decode.rows 3 is not a power of two");

@@ -1,0 +1,93 @@
+#include "compiler/tune_first.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "compiler/files.h"
+#include "compiler/inner_loop_cost.h"
+#include "compiler/interrupt.h"
+#include "compiler/library_plan.h"
+
+namespace attnc {
+
+namespace {
+
+constexpr double kNoLoop = std::numeric_limits<double>::infinity();
+
+// Projections have one loop of multiply-adds, attention has one for scores and one for contexts.
+size_t loops_of(const SearchPart& part) { return part.name.starts_with("project") ? 1 : 2; }
+
+double analyse(const FirstRequest& request, const SearchPoint& point, const std::filesystem::path& folder) {
+    const CpuSchedule schedule = request.space.schedule(point);
+    const int kernel = request.part.part.kernels.front();
+    if (!has_kernel(schedule, kernel)) return kNoLoop;
+    WorkerOptions workers = request.workers;
+    workers.folder = folder;
+    workers.jobs = 1;
+    const std::vector<CompiledKernel> compiled = compile_kernels(
+        {kernel_job(request.config, request.target, schedule, kernel)}, request.versions, workers);
+    return inner_loop_cycles(compiled.front().object, request.target, loops_of(request.part.part), folder)
+        .value_or(kNoLoop);
+}
+
+// In as many threads as workers; a kernel that can't be compiled costs its candidate alone.
+std::vector<double> analyse_all(const FirstRequest& request, const std::vector<SearchPoint>& points) {
+    std::vector<double> cycles(points.size(), kNoLoop);
+    std::atomic<size_t> next = 0;
+    std::mutex mutex;
+    std::exception_ptr interrupted;
+    const auto work = [&](int number) {
+        const std::filesystem::path folder = request.workers.folder / fmt::format("analysis{}", number);
+        make_folder(folder);
+        for (size_t i = next++; i < points.size() && !request.ended(); i = next++) {
+            try {
+                cycles[i] = analyse(request, points[i], folder);
+            } catch (const Interrupted&) {
+                const std::lock_guard<std::mutex> lock(mutex);
+                interrupted = std::current_exception();
+                return;
+            } catch (const std::exception&) {
+                cycles[i] = kNoLoop;  // the search will say why, if it comes to it
+            }
+        }
+    };
+    {
+        std::vector<std::jthread> threads;
+        for (int n = 0; n < std::max(request.workers.jobs, 1); ++n) threads.emplace_back(work, n);
+    }
+    if (interrupted) std::rethrow_exception(interrupted);
+    return cycles;
+}
+
+}  // namespace
+
+std::vector<SearchPoint> choose_first(const FirstRequest& request) {
+    const auto& [part, space, config, target, caches, count, analysed, seed, versions, workers, ended] =
+        request;
+    const std::vector<SearchPoint> ranked =
+        ranked_points(space, space.points(), config, target, part.sizes, caches);
+    std::vector<SearchPoint> chosen = first_candidates(space, ranked, std::max(count, analysed), seed);
+    if (analysed <= count) return chosen;
+    // Both have to think well of a candidate: the analysis knows the code, but neither rows in vain nor caches.
+    const std::vector<double> cycles = analyse_all(request, chosen);
+    std::vector<double> score;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+        score.push_back(cycles[i] * static_estimate(space.schedule(chosen[i]), part.part, config, target,
+                                                    part.sizes, caches));
+    }
+    std::vector<size_t> order(chosen.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return score[a] < score[b]; });
+    std::vector<SearchPoint> best;
+    for (size_t i = 0; i < std::min(count, order.size()); ++i) best.push_back(chosen[order[i]]);
+    return best;
+}
+
+}  // namespace attnc

@@ -1,0 +1,453 @@
+#include "compiler/tune_session.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "compiler/files.h"
+#include "compiler/hash.h"
+#include "compiler/interrupt.h"
+#include "compiler/machine.h"
+#include "compiler/subprocess.h"
+#include "compiler/tune_first.h"
+#include "runtime/kernel_abi.h"
+#include "tuner/static_estimate.h"
+
+namespace attnc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kMeasureTimeLimit{300};
+constexpr int kVerifiedCalls = 3;
+constexpr double kGiveUpAbove = 1.15;  // of the incumbent's time
+constexpr double kCallSeconds = 0.6;   // for each size of a whole call
+// What the static estimate has to promise before its word alone changes a schedule.
+constexpr double kEstimateMargin = 0.05;
+
+double steady_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<int> usable_cpus() {
+    cpu_set_t set;
+    std::vector<int> cpus;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return {0};
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+    return cpus;
+}
+
+double geometric(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += std::log(value);
+    return std::exp(sum / static_cast<double>(values.size()));
+}
+
+CallTime call_time(const MeasureAnswer& answer, std::vector<double> MeasureAnswer::Times::*which) {
+    CallTime time;
+    std::vector<double> medians, peaks;
+    for (const MeasureAnswer::Times& times : answer.problems) {
+        medians.push_back(median_of(times.*which));
+        peaks.push_back(times.operations / medians.back() / times.probe);
+        time.spread = std::max(time.spread, relative_spread(times.*which));
+    }
+    time.seconds = geometric(medians), time.peak = geometric(peaks);
+    return time;
+}
+
+TrialResult trial_result(const MeasureAnswer& answer) {
+    if (!answer.fault.empty()) return {{}, answer.fault};
+    std::vector<Ratio> ratios;
+    for (const MeasureAnswer::Times& times : answer.problems)
+        ratios.push_back(paired_ratio(times.candidate, times.incumbent));
+    TrialResult result = {geometric_mean(ratios), ""};
+    if (result.ratio.samples < 1) return {{}, "no round gave a time"};
+    result.candidate = call_time(answer, &MeasureAnswer::Times::candidate);
+    result.incumbent = call_time(answer, &MeasureAnswer::Times::incumbent);
+    return result;
+}
+
+bool same_bits(const CpuSchedule& a, const CpuSchedule& b) {
+    return a.layout.tile_kv == b.layout.tile_kv && a.layout.split_kv == b.layout.split_kv;
+}
+
+class Session {
+public:
+    Session(const TuneRequest& request, Journal& journal, const TuneListener& listener, Deadline& deadline)
+        : request_(request),
+          journal_(journal),
+          listener_(listener),
+          deadline_(deadline),
+          measuring_cpus_(usable_cpus()),
+          builder_(builder_options()),
+          current_(request.start) {
+        measuring_cpus_.resize(std::min(measuring_cpus_.size(), static_cast<size_t>(request.threads)));
+    }
+
+    TuneResult run();
+
+private:
+    BuilderOptions builder_options() const;
+    MeasureAnswer measure_apart(const MeasureRequest& request) const;
+    MeasureRequest base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
+                                const std::string& fault_of);
+    void check_start();
+    std::vector<SearchPoint> first_of(const TunedPart& part, const SearchSpace& space, Deadline& deadline);
+    bool tune_part(const TunedPart& part, size_t parts_left);
+    void estimate_part(const TunedPart& part);
+    TrialResult measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial);
+    std::string key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const;
+    void take(const TunedPart& part, const CpuSchedule& schedule);
+    void note_kernel(const TunedPart& part, const CallTime& time, int64_t samples);
+    std::vector<Ratio> compare_calls(const CpuSchedule& other);
+    Ratio compare_result();
+    void keep_record();
+    TuningRecord record();
+    std::vector<Problem> problems_of(const std::vector<Sizes>& sizes) const;
+    CacheSizes caches() const;
+    bool is_wanted(const TunedPart& part) const;
+
+    const TuneRequest& request_;
+    Journal& journal_;
+    const TuneListener& listener_;
+    Deadline& deadline_;
+    std::vector<int> measuring_cpus_;
+    CandidateBuilder builder_;
+    CpuSchedule current_;
+    std::map<std::string, KernelResult> kernels_;
+    std::map<std::string, CallResult> calls_;
+    std::map<std::string, TunedCalls> tuned_calls_;
+    bool unkept_ = true;  // the record has not been given away since the schedule changed
+};
+
+// Cores that nothing is measured on; none: candidates are built between the measurements.
+BuilderOptions Session::builder_options() const {
+    std::vector<int> cpus = usable_cpus();
+    cpus.erase(cpus.begin(), cpus.begin() + std::min<std::ptrdiff_t>(request_.threads, std::ssize(cpus)));
+    return {.config = request_.config,
+            .target = request_.target,
+            .installation = request_.installation,
+            .cache = request_.cache,
+            .folder = request_.folder,
+            .cpus = cpus};
+}
+
+std::vector<Problem> Session::problems_of(const std::vector<Sizes>& sizes) const {
+    std::vector<Problem> problems;
+    for (const Sizes& size : sizes) problems.push_back({request_.config, size});
+    return problems;
+}
+
+CacheSizes Session::caches() const {
+    CacheSizes sizes;
+    if (request_.machine.l1d_bytes > 0) sizes.l1d_bytes = request_.machine.l1d_bytes;
+    if (request_.machine.l2_bytes > 0) sizes.l2_bytes = request_.machine.l2_bytes;
+    return sizes;
+}
+
+bool Session::is_wanted(const TunedPart& part) const {
+    const std::vector<std::string>& names = request_.kernels;
+    return names.empty() || std::find(names.begin(), names.end(), part.part.name) != names.end();
+}
+
+// A crash there is the candidate's own affair.
+MeasureAnswer Session::measure_apart(const MeasureRequest& request) const {
+    const fs::path question = request_.folder / "request.json", answer = request_.folder / "answer.json";
+    std::error_code ignored;
+    fs::remove(answer, ignored);
+    write_file(question, to_json(request));
+    const ProcessResult result = run_process(
+        {request_.installation.command.string(), "measure-candidate", question.string(), answer.string()},
+        kMeasureTimeLimit);
+    if (result.succeeded()) return parse_measure_answer(read_file(answer));
+    std::string reason = last_line(result.output);
+    if (reason.starts_with("attnc: ")) reason.erase(0, std::string("attnc: ").size());
+    const std::string ended = describe_failure(result, kMeasureTimeLimit);
+    return {.fault = reason.empty() ? fmt::format("it ended with {}", ended)
+                                    : fmt::format("{} ({})", reason, ended)};
+}
+
+// Both built. Throws where the incumbent can't be.
+MeasureRequest Session::base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
+                                     const std::string& fault_of) {
+    const BuiltSchedule own = builder_.get(candidate), other = builder_.get(incumbent);
+    for (const BuiltSchedule* built : {&other, &own}) {
+        if (!built->fault.empty()) throw std::runtime_error(fmt::format("{}: {}", fault_of, built->fault));
+    }
+    return {.candidate = own.shared,
+            .incumbent = other.shared,
+            .target = request_.target,
+            .threads = request_.threads,
+            .cpus = measuring_cpus_};
+}
+
+void Session::check_start() {
+    builder_.get_alone(current_);
+    MeasureRequest request = base_request(current_, current_, "the schedule to start from");
+    request.problems = problems_of(request_.sizes);
+    request.verified_calls = kVerifiedCalls;
+    request.seconds = 0;
+    const MeasureAnswer answer = measure_apart(request);
+    if (!answer.fault.empty())
+        throw std::runtime_error(fmt::format("the schedule to start from cannot be used: {}", answer.fault));
+}
+
+TrialResult Session::measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial) {
+    const CpuSchedule candidate = space.schedule(trial.candidate),
+                      incumbent = space.schedule(trial.incumbent);
+    if (const BuiltSchedule built = builder_.get(candidate); !built.fault.empty()) return {{}, built.fault};
+    MeasureRequest request = base_request(candidate, incumbent, "the incumbent");
+    request.problems = problems_of(part.sizes);
+    request.work = part.work;
+    request.same_bits = same_bits(candidate, incumbent);
+    // What may take the incumbent's place is right at other sizes too, as is what has bits of its own.
+    request.verified_calls = trial.repeat > 0 || !request.same_bits ? kVerifiedCalls : 0;
+    request.seconds = level_seconds(trial.level) / std::sqrt(static_cast<double>(part.sizes.size()));
+    request.fewest_rounds = level_rounds(trial.level);
+    request.give_up_above = kGiveUpAbove;
+    return trial_result(measure_apart(request));
+}
+
+// All that the result depends on: the code, the machine, the calls, and how long is measured.
+std::string Session::key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const {
+    const Machine& machine = request_.machine;
+    std::string all =
+        fmt::format("{} {} {} {} {} {} {} {} {}", builder_.versions().identity, to_string(request_.config),
+                    request_.target, request_.threads, machine.cpu, machine.l1d_bytes, machine.l2_bytes,
+                    static_cast<int>(part.work), part.part.name);
+    for (const Sizes& size : part.sizes) all += " " + to_string(size);
+    all += fmt::format(" {} {} {} {} {}", to_string(space.schedule(trial.candidate)),
+                       to_string(space.schedule(trial.incumbent)), level_seconds(trial.level),
+                       level_rounds(trial.level), trial.repeat);
+    return fmt::format("{} {} {}.{} {}", to_string(request_.config), space.text(trial.candidate), trial.level,
+                       trial.repeat, hash128_hex(all));
+}
+
+// attend_guarded runs the same loops as attend_masked, on rows that have to be done again: too rare to be timed.
+void Session::take(const TunedPart& part, const CpuSchedule& schedule) {
+    const bool follows = current_.params.attend_guarded == current_.params.attend_masked;
+    if (schedule != current_) unkept_ = true;
+    current_ = schedule;
+    if (part.part.name == "attend_masked" && follows)
+        current_.params.attend_guarded = current_.params.attend_masked;
+}
+
+void Session::note_kernel(const TunedPart& part, const CallTime& time, int64_t samples) {
+    if (time.seconds <= 0) return;
+    KernelResult& result = kernels_[part.part.name];
+    result.seconds = time.seconds, result.spread = time.spread, result.samples = samples;
+}
+
+std::vector<SearchPoint> Session::first_of(const TunedPart& part, const SearchSpace& space,
+                                           Deadline& deadline) {
+    std::mutex mutex;  // of the deadline
+    return choose_first({.part = part,
+                         .space = space,
+                         .config = request_.config,
+                         .target = request_.target,
+                         .caches = caches(),
+                         .count = request_.effort.first,
+                         .analysed = request_.effort.analysed,
+                         .seed = request_.seed,
+                         .versions = builder_.versions(),
+                         .workers = {.attnc = request_.installation.command,
+                                     .cache = request_.cache,
+                                     .folder = request_.folder,
+                                     .emit = {},
+                                     .jobs = static_cast<int>(usable_cpus().size()),
+                                     .progress = {}},
+                         .ended = [&] {
+                             const std::lock_guard<std::mutex> lock(mutex);
+                             return deadline.passed();
+                         }});
+}
+
+bool Session::tune_part(const TunedPart& part, size_t parts_left) {
+    const SearchSpace space(request_.config, request_.target, part.part, current_, part.sizes);
+    const SearchPoint start = space.point_of(current_);
+    const auto rank = [&](const std::vector<SearchPoint>& points) {
+        return ranked_points(space, points, request_.config, request_.target, part.sizes, caches());
+    };
+    const auto neighbours = [&](const SearchPoint& point) { return rank(space.neighbours(point)); };
+    if (listener_.part_begins) listener_.part_begins(part, space.text(start));
+    // Its share of the time that is left; what others leave over comes to those after them.
+    double limit = deadline_.left() / static_cast<double>(std::max<size_t>(parts_left, 1));
+    if (request_.effort.part_seconds >= 0) limit = std::min(limit, request_.effort.part_seconds);
+    Deadline part_deadline(steady_seconds, std::isfinite(limit) ? limit : -1);
+    Search search(start, first_of(part, space, part_deadline), neighbours, request_.effort.search);
+    double incumbent_ratio = 1;
+    SearchDriver driver;
+    driver.key = [&](const Trial& trial) { return key_of(part, space, trial); };
+    driver.measure = [&](const Trial& trial) { return measure_trial(part, space, trial); };
+    driver.prepare = [&](const std::vector<SearchPoint>& points) {
+        std::vector<CpuSchedule> schedules;
+        for (const SearchPoint& point : points) schedules.push_back(space.schedule(point));
+        builder_.prepare(schedules);
+    };
+    driver.told = [&](const Search& at, const Trial& trial, const TrialResult& result, bool from_journal) {
+        const bool improved = at.best() == trial.candidate;
+        note_kernel(part, improved ? result.candidate : result.incumbent, result.ratio.samples);
+        if (listener_.trial) {
+            listener_.trial({part.part.name, space.text(trial.candidate), trial.level, trial.repeat, result,
+                             incumbent_ratio, at.best_ratio(), improved, from_journal, at.trials(),
+                             at.expected(), part_deadline.left()});
+        }
+        incumbent_ratio = at.best_ratio();
+        if (!improved) return;
+        take(part, space.schedule(at.best()));
+        if (!from_journal) keep_record();
+    };
+    const bool finished = run_search(search, journal_, driver, part_deadline);
+    builder_.prepare({});
+    take(part, space.schedule(search.best()));
+    if (unkept_ && current_ != request_.start) keep_record();
+    if (listener_.part_ends)
+        listener_.part_ends(part, space.text(search.best()), search.best_ratio(), finished);
+    return finished;
+}
+
+// Nothing runs: the estimate's best, if it promises clearly more than what is there.
+void Session::estimate_part(const TunedPart& part) {
+    const SearchSpace space(request_.config, request_.target, part.part, current_, part.sizes);
+    const auto estimate = [&](const CpuSchedule& schedule) {
+        return static_estimate(schedule, part.part, request_.config, request_.target, part.sizes, caches());
+    };
+    if (listener_.part_begins) listener_.part_begins(part, space.text(space.point_of(current_)));
+    const std::vector<SearchPoint> first = first_of(part, space, deadline_);
+    const double ratio = first.empty() ? 1 : estimate(space.schedule(first.front())) / estimate(current_);
+    const bool better = ratio < 1 - kEstimateMargin;
+    if (better) take(part, space.schedule(first.front()));
+    if (listener_.part_ends)
+        listener_.part_ends(part, space.text(space.point_of(current_)), better ? ratio : 1, true);
+}
+
+// Whole calls by the schedule of the moment and by another one, side by side; in the order of the sizes.
+std::vector<Ratio> Session::compare_calls(const CpuSchedule& other) {
+    builder_.get_alone(current_);
+    builder_.get_alone(other);
+    MeasureRequest request = base_request(current_, other, "the schedule that was found");
+    request.problems = problems_of(request_.sizes);
+    request.same_bits = same_bits(current_, other);
+    request.verified_calls = kVerifiedCalls;
+    request.seconds = kCallSeconds;
+    request.fewest_rounds = level_rounds(2);
+    const MeasureAnswer answer = measure_apart(request);
+    if (!answer.fault.empty())
+        throw std::runtime_error(fmt::format("the schedule that was found: {}", answer.fault));
+    std::vector<Ratio> ratios;
+    for (size_t i = 0; i < answer.problems.size(); ++i) {
+        const MeasureAnswer::Times& times = answer.problems[i];
+        const double median = median_of(times.candidate);
+        const std::string sizes = to_string(request_.sizes[i]);
+        ratios.push_back(paired_ratio(times.candidate, times.incumbent));
+        calls_[sizes] = {.ms = median * 1e3,
+                         .spread = relative_spread(times.candidate),
+                         .samples = static_cast<int64_t>(times.candidate.size()),
+                         .probe_gflops = times.probe / 1e9};
+        tuned_calls_[sizes].seconds = median;
+        tuned_calls_[sizes].peak = times.operations / median / times.probe;
+    }
+    return ratios;
+}
+
+// Beside the start and beside the default, which most starts are.
+Ratio Session::compare_result() {
+    const std::vector<Ratio> over_start = compare_calls(request_.start);
+    const CpuSchedule usual = default_schedule(request_.config, request_.target);
+    const std::vector<Ratio> over_default = usual == request_.start ? over_start : compare_calls(usual);
+    for (size_t i = 0; i < over_start.size(); ++i) {
+        TunedCalls& calls = tuned_calls_[to_string(request_.sizes[i])];
+        calls.over_start = over_start[i], calls.over_default = over_default[i];
+    }
+    return geometric_mean(over_start);
+}
+
+TuningRecord Session::record() {
+    TuningRecord record = {.config = request_.config,
+                           .sizes = request_.sizes,
+                           .target = request_.target,
+                           .machine = request_.machine,
+                           .threads = request_.threads,
+                           .schedule = current_,
+                           .kernels = {},
+                           .calls = calls_,
+                           .attnc = request_.version,
+                           .halide = builder_.versions().halide,
+                           .llvm = builder_.versions().llvm,
+                           .date = utc_now(),
+                           .effort = request_.effort.name};
+    if (!request_.effort.measures) return record;
+    for (const auto& [kernel, hash] : builder_.get(current_).object_hashes) {
+        record.kernels[kernel] = kernels_.contains(kernel) ? kernels_.at(kernel) : KernelResult{};
+        record.kernels[kernel].object_hash = hash;
+    }
+    return record;
+}
+
+void Session::keep_record() {
+    compare_calls(request_.start);
+    if (listener_.record) listener_.record(record());
+    unkept_ = false;
+}
+
+TuneResult Session::run() {
+    TuneResult result;
+    if (request_.effort.measures) check_start();
+    for (size_t i = 0;; ++i) {
+        check_interrupt();
+        // Which kernels run at which sizes follows from the parts before.
+        const std::vector<TunedPart> parts =
+            tuned_parts(request_.config, request_.target, request_.sizes, current_);
+        if (i == parts.size()) break;
+        const TunedPart& part = parts[i];
+        if (!is_wanted(part)) continue;
+        size_t left = 0;
+        for (size_t n = i; n < parts.size(); ++n)
+            left += is_wanted(parts[n]) && parts[n].not_tuned.empty() ? 1 : 0;
+        if (!part.not_tuned.empty()) {
+            if (listener_.part_skipped) listener_.part_skipped(part, part.not_tuned);
+        } else if (!request_.effort.measures) {
+            estimate_part(part);
+        } else {
+            result.finished = tune_part(part, left) && result.finished;
+        }
+    }
+    if (!request_.effort.measures) {
+        result.record = record();
+        if (listener_.record) listener_.record(result.record);
+        return result;
+    }
+    result.ratio = compare_result();
+    if (surely_above(result.ratio, 1) && current_ != request_.start) {
+        if (listener_.note) {
+            listener_.note(fmt::format("whole calls take {:.3f} of the start's time: the start stays",
+                                       result.ratio.median));
+        }
+        current_ = request_.start;
+        kernels_.clear();
+        result.ratio = compare_result();
+    }
+    result.record = record();
+    result.calls = tuned_calls_;
+    if (listener_.record) listener_.record(result.record);
+    return result;
+}
+
+}  // namespace
+
+TuneResult tune(const TuneRequest& request, Journal& journal, const TuneListener& listener,
+                Deadline& deadline) {
+    return Session(request, journal, listener, deadline).run();
+}
+
+}  // namespace attnc
