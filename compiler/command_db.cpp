@@ -213,11 +213,7 @@ const TuningRecord* covering(const TuningRecord& record, const std::vector<Tunin
 // Why a record is of no use; empty if it is.
 std::string uselessness(const TuningRecord& record, const std::vector<TuningRecord>& records,
                         const PruneOptions& options, const Checker* checker) {
-    try {
-        check_schedule(record.schedule, record.config, record.target);
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
+    if (std::string refused = refusal_of(record); !refused.empty()) return refused;
     const TuningRecord* other = options.covered ? covering(record, records) : nullptr;
     if (other != nullptr) {
         return fmt::format("another one is tuned for {}", describe_sizes(other->sizes));

@@ -125,6 +125,7 @@ std::vector<std::string> attention_at(const Config& config, const CpuSchedule& s
         }
     }
     std::vector<std::string> names;
+    names.reserve(kernels.size());
     for (const int kernel : kernels) names.emplace_back(kernel_name(kernel));
     return names;
 }

@@ -24,25 +24,6 @@ CheckedRecord judge(size_t compared, const std::vector<std::string>& different) 
     return {};
 }
 
-// Why it can't be used for its own configuration here; empty if it can.
-std::string refusal(const TuningRecord& record) {
-    try {
-        cpu_features(record.target);
-        check_schedule(record.schedule, record.config, record.target);
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    const std::vector<int> kernels = kernels_of(record.config);
-    for (const auto& [name, result] : record.kernels) {
-        const int kernel = kernel_by_name(name);
-        if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end() ||
-            !has_kernel(record.schedule, kernel)) {
-            return fmt::format("its layer has no kernel {}", name);
-        }
-    }
-    return "";
-}
-
 // Whether the record says what this kernel's object was.
 bool is_compared(const PlannedKernel& kernel, const TuningRecord& record, const Config& config) {
     return record.kernels.contains(kernel.job.kernel) &&
@@ -63,9 +44,27 @@ const char* state_name(RecordState state) {
     return "";
 }
 
+std::string refusal_of(const TuningRecord& record) {
+    try {
+        cpu_features(record.target);
+        check_schedule(record.schedule, record.config, record.target);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    const std::vector<int> kernels = kernels_of(record.config);
+    for (const auto& [name, result] : record.kernels) {
+        const int kernel = kernel_by_name(name);
+        if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end() ||
+            !has_kernel(record.schedule, kernel)) {
+            return fmt::format("its layer has no kernel {}", name);
+        }
+    }
+    return "";
+}
+
 CheckedRecord check_record(const TuningRecord& record, const CompilerVersions& versions,
                            const WorkerOptions& options) {
-    if (const std::string reason = refusal(record); !reason.empty()) return invalid(reason);
+    if (const std::string reason = refusal_of(record); !reason.empty()) return invalid(reason);
     std::vector<KernelJob> jobs;
     for (const auto& [name, result] : record.kernels) {
         jobs.push_back(kernel_job(record.config, record.target, record.schedule, kernel_by_name(name)));

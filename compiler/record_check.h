@@ -22,6 +22,9 @@ struct CheckedRecord {
 };
 const char* state_name(RecordState state);  // "unverified"
 
+// Why its schedule can't be used here even for its own layer; empty if it can.
+std::string refusal_of(const TuningRecord& record);
+
 // By compiling in workers. Throws Interrupted, or std::runtime_error if no kernel can be compiled at all.
 CheckedRecord check_record(const TuningRecord& record, const CompilerVersions& versions,
                            const WorkerOptions& options);

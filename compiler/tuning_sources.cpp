@@ -57,6 +57,7 @@ std::optional<fs::path> project_database(const fs::path& folder) {
 std::vector<RecordSource> tuning_sources(const std::vector<std::string>& databases, const fs::path& folder,
                                          const Installation& installation) {
     std::vector<RecordSource> sources;
+    sources.reserve(databases.size() + 1);
     for (const std::string& file : databases) sources.push_back(source_of(RecordOrigin::kOption, file));
     if (const auto file = project_database(folder)) {
         sources.push_back(source_of(RecordOrigin::kProject, *file));
