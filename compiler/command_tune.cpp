@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -200,10 +199,6 @@ ReportLayer tune_layer(const Layer& layer, const Options& options, const Effort&
     report.result = tune(request, journal, listener, deadline);
     print_result(display, report.result, database);
     return report;
-}
-
-double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void run(const Options& options) {

@@ -33,10 +33,6 @@ constexpr double kCallSeconds = 0.6;   // for each size of a whole call
 // What the static estimate has to promise before its word alone changes a schedule.
 constexpr double kEstimateMargin = 0.05;
 
-double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::vector<int> usable_cpus() {
     cpu_set_t set;
     std::vector<int> cpus;
@@ -79,6 +75,20 @@ TrialResult trial_result(const MeasureAnswer& answer) {
 
 bool same_bits(const CpuSchedule& a, const CpuSchedule& b) {
     return a.layout.tile_kv == b.layout.tile_kv && a.layout.split_kv == b.layout.split_kv;
+}
+
+// The part of a schedule that decides how long the part's work takes: its own fields and Layout; in attention its other forms
+// too, which share the queries; of a whole call all.
+std::string deciding_text(const TunedPart& part, const CpuSchedule& schedule) {
+    if (part.work == TunedWork::kCall) return to_string(schedule);
+    std::vector<int> kernels = part.part.kernels;
+    if (part.part.name.starts_with("attend")) {
+        for (const int form : {ATTNC_KERNEL_ATTEND, ATTNC_KERNEL_ATTEND_NARROW, ATTNC_KERNEL_ATTEND_SINGLE})
+            kernels.push_back(form);
+    }
+    std::string text;
+    for (const int kernel : kernels) text += to_string(schedule, kernel) + ";";
+    return text;
 }
 
 class Session {
@@ -226,8 +236,8 @@ std::string Session::key_of(const TunedPart& part, const SearchSpace& space, con
                     request_.target, request_.threads, machine.cpu, machine.l1d_bytes, machine.l2_bytes,
                     static_cast<int>(part.work), part.part.name);
     for (const Sizes& size : part.sizes) all += " " + to_string(size);
-    all += fmt::format(" {} {} {} {} {}", to_string(space.schedule(trial.candidate)),
-                       to_string(space.schedule(trial.incumbent)), level_seconds(trial.level),
+    all += fmt::format(" {} {} {} {} {}", deciding_text(part, space.schedule(trial.candidate)),
+                       deciding_text(part, space.schedule(trial.incumbent)), level_seconds(trial.level),
                        level_rounds(trial.level), trial.repeat);
     return fmt::format("{} {} {}.{} {}", to_string(request_.config), space.text(trial.candidate), trial.level,
                        trial.repeat, hash128_hex(all));

@@ -482,14 +482,42 @@ std::string to_string(const CpuSchedule& schedule) {
     return text;
 }
 
+namespace {
+
+// The Layout field that a kernel's code is made by; "" for kernels that know nothing of Layout.
+std::string_view layout_field_of(int kernel) {
+    switch (kernel) {
+        case ATTNC_KERNEL_PROJECT_HEADS:
+        case ATTNC_KERNEL_PROJECT_HEADS_TAIL:
+            return "panel";
+        case ATTNC_KERNEL_PROJECT_OUT:
+        case ATTNC_KERNEL_PROJECT_OUT_TAIL:
+            return "out_panel";
+        case ATTNC_KERNEL_ATTEND:
+        case ATTNC_KERNEL_ATTEND_NARROW:
+        case ATTNC_KERNEL_ATTEND_SINGLE:
+        case ATTNC_KERNEL_ATTEND_MASKED:
+        case ATTNC_KERNEL_ATTEND_GUARDED:
+        case ATTNC_KERNEL_ATTEND_PROBS:
+        case ATTNC_KERNEL_ATTEND_SCORES:
+            return "tile_kv";
+        case ATTNC_KERNEL_ATTEND_DECODE:
+            return "split_kv";
+        default:
+            return "";
+    }
+}
+
+}  // namespace
+
 std::string to_string(const CpuSchedule& schedule, int kernel) {
     const std::string own =
         std::string(kernel_name(kernel == ATTNC_KERNEL_ATTEND_SCORES ? ATTNC_KERNEL_ATTEND_PROBS : kernel)) +
         ".";
+    const std::string_view of_layout = layout_field_of(kernel);
     std::string text;
     for_each_field(schedule, [&](const std::string& name, int64_t value) {
-        const bool of_layout = name.find('.') == std::string::npos;
-        if (!of_layout && !name.starts_with(own)) return;
+        if (name != of_layout && !name.starts_with(own)) return;
         text += (text.empty() ? "" : ",") + name + ":" + number(value);
     });
     return text;

@@ -81,7 +81,8 @@ std::vector<ScheduleField> fields_of(const CpuSchedule& schedule);
 bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value);  // false: there is no such field
 int64_t* field_of(CpuSchedule& schedule, std::string_view name);              // null: there is no such field
 
-// The part of it that a kernel (ATTNC_KERNEL_*) depends on, Layout and its own fields: kernels that are alike in it are the same.
+// The part of it that a kernel's (ATTNC_KERNEL_*) code depends on, a field of Layout and its own: kernels that are alike in it
+// are the same.
 std::string to_string(const CpuSchedule& schedule, int kernel);
 
 // Starts from `base` and overrides the fields that `text` names. Throws ConfigError for an unknown field, a field

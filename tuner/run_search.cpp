@@ -1,6 +1,7 @@
 #include "tuner/run_search.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -9,6 +10,10 @@ namespace attnc {
 
 namespace {
 constexpr size_t kAhead = 4;  // candidates that are made ready
+}
+
+double steady_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 Deadline::Deadline(std::function<double()> clock, double seconds)

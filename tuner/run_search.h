@@ -10,6 +10,9 @@
 
 namespace attnc {
 
+// Of a clock that nobody sets.
+double steady_seconds();
+
 // Time that is left, by a clock that the caller gives: it may stand still or jump back, which then counts as no time.
 class Deadline {
 public:

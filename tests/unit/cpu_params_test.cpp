@@ -107,19 +107,21 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     EXPECT_EQ(sse2.params.attend_decode, (DecodeParams{4, 2, 8, 8, 32}));
 }
 
-TEST(CpuSchedule, AKernelDependsOnLayoutAndItsOwnFields) {
+TEST(CpuSchedule, AKernelDependsOnItsOwnFieldsAndOneOfLayout) {
     const CpuSchedule schedule = default_schedule(usual(), kAvx512);
-    const std::string layout = "panel:64,out_panel:64,tile_kv:2048,split_kv:512";
-    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_PROJECT_OUT_TAIL), layout + ",project_out_tail.rows:5");
-    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_PROJECT_OUT), layout + ",project_out.rows:6");
-    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_ATTEND_LSE), layout);
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_PROJECT_HEADS), "panel:64,project_heads.rows:6");
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_PROJECT_OUT_TAIL), "out_panel:64,project_out_tail.rows:5");
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_PROJECT_OUT), "out_panel:64,project_out.rows:6");
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_ATTEND_LSE), "");
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_ATTEND_MERGE), "");
+    EXPECT_TRUE(
+        to_string(schedule, ATTNC_KERNEL_ATTEND_DECODE).starts_with("split_kv:512,attend_decode.rows:4,"));
     EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_ATTEND_SCORES),
               to_string(schedule, ATTNC_KERNEL_ATTEND_PROBS));
-    EXPECT_EQ(
-        to_string(schedule, ATTNC_KERNEL_ATTEND),
-        layout +
-            ",attend.rows:64,attend.q_vectors:4,attend.key_rows:6,attend.tail_rows:2,attend.context_rows:8,"
-            "attend.context_columns:32");
+    EXPECT_EQ(to_string(schedule, ATTNC_KERNEL_ATTEND),
+              "tile_kv:2048,attend.rows:64,attend.q_vectors:4,attend.key_rows:6,attend.tail_rows:2,attend."
+              "context_rows:8,"
+              "attend.context_columns:32");
 }
 
 TEST(DefaultSchedule, PanelsHoldWholeHeads) {
