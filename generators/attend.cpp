@@ -1,6 +1,7 @@
 // attend and its narrow, single, masked and guarded forms, attend_probs, attend_scores: one head of one item over one
 // block of keys.
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "schedules/cpu/attention.h"
 #include "stages/attention_two_pass.h"
 
@@ -245,10 +246,10 @@ public:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::Attend, attend)
-HALIDE_REGISTER_GENERATOR(attnc::AttendNarrow, attend_narrow)
-HALIDE_REGISTER_GENERATOR(attnc::AttendSingle, attend_single)
-HALIDE_REGISTER_GENERATOR(attnc::AttendMasked, attend_masked)
-HALIDE_REGISTER_GENERATOR(attnc::AttendGuarded, attend_guarded)
-HALIDE_REGISTER_GENERATOR(attnc::AttendProbs, attend_probs)
-HALIDE_REGISTER_GENERATOR(attnc::AttendScores, attend_scores)
+ATTNC_REGISTER_KERNEL(attnc::Attend, attend)
+ATTNC_REGISTER_KERNEL(attnc::AttendNarrow, attend_narrow)
+ATTNC_REGISTER_KERNEL(attnc::AttendSingle, attend_single)
+ATTNC_REGISTER_KERNEL(attnc::AttendMasked, attend_masked)
+ATTNC_REGISTER_KERNEL(attnc::AttendGuarded, attend_guarded)
+ATTNC_REGISTER_KERNEL(attnc::AttendProbs, attend_probs)
+ATTNC_REGISTER_KERNEL(attnc::AttendScores, attend_scores)

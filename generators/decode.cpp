@@ -2,6 +2,7 @@
 #include "schedules/cpu/decode.h"
 
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "stages/attention_decode.h"
 
 namespace attnc {
@@ -99,4 +100,4 @@ private:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::AttendDecode, attend_decode)
+ATTNC_REGISTER_KERNEL(attnc::AttendDecode, attend_decode)

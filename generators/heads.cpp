@@ -2,6 +2,7 @@
 #include "schedules/cpu/heads.h"
 
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "stages/heads.h"
 
 namespace attnc {
@@ -40,5 +41,5 @@ public:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::SplitHeads, split_heads)
-HALIDE_REGISTER_GENERATOR(attnc::MergeHeads, merge_heads)
+ATTNC_REGISTER_KERNEL(attnc::SplitHeads, split_heads)
+ATTNC_REGISTER_KERNEL(attnc::MergeHeads, merge_heads)

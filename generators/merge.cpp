@@ -1,5 +1,6 @@
 // attend_merge: joins two blocks of keys. attend_lse: log-sum-exp from row statistics.
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "schedules/cpu/attention.h"
 #include "stages/attention_merge.h"
 
@@ -41,7 +42,7 @@ public:
         row_statistics(row_stats_in);
         from_zero(lse);
         const Var i("i");
-        lse(i) = log_sum_exp(row_stats_in, i);
+        lse(i) = log_sum_exp(row_stats_in(i, kLargest), row_stats_in(i, kSum));
         schedule_lse(lse, i, get_target());
     }
 };
@@ -49,5 +50,5 @@ public:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::AttendMerge, attend_merge)
-HALIDE_REGISTER_GENERATOR(attnc::AttendLse, attend_lse)
+ATTNC_REGISTER_KERNEL(attnc::AttendMerge, attend_merge)
+ATTNC_REGISTER_KERNEL(attnc::AttendLse, attend_lse)

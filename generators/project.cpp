@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "schedules/cpu/projection.h"
 #include "stages/projection.h"
 
@@ -102,7 +103,7 @@ public:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::ProjectHeads, project_heads)
-HALIDE_REGISTER_GENERATOR(attnc::ProjectOut, project_out)
-HALIDE_REGISTER_GENERATOR(attnc::ProjectHeadsTail, project_heads_tail)
-HALIDE_REGISTER_GENERATOR(attnc::ProjectOutTail, project_out_tail)
+ATTNC_REGISTER_KERNEL(attnc::ProjectHeads, project_heads)
+ATTNC_REGISTER_KERNEL(attnc::ProjectOut, project_out)
+ATTNC_REGISTER_KERNEL(attnc::ProjectHeadsTail, project_heads_tail)
+ATTNC_REGISTER_KERNEL(attnc::ProjectOutTail, project_out_tail)

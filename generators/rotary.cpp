@@ -2,6 +2,7 @@
 #include "stages/rotary.h"
 
 #include "generators/library_generator.h"
+#include "generators/register_kernel.h"
 #include "schedules/cpu/heads.h"
 #include "stages/norm.h"
 
@@ -69,6 +70,6 @@ public:
 }  // namespace
 }  // namespace attnc
 
-HALIDE_REGISTER_GENERATOR(attnc::NormHeads, norm_heads)
-HALIDE_REGISTER_GENERATOR(attnc::RotateHeads, rotate_heads)
-HALIDE_REGISTER_GENERATOR(attnc::RotaryAnglesOfRows, rotary_angles)
+ATTNC_REGISTER_KERNEL(attnc::NormHeads, norm_heads)
+ATTNC_REGISTER_KERNEL(attnc::RotateHeads, rotate_heads)
+ATTNC_REGISTER_KERNEL(attnc::RotaryAnglesOfRows, rotary_angles)

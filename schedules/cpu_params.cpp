@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "schedules/schedule_text.h"
 #include "stages/attention_tile.h"
 
 namespace attnc {
@@ -26,25 +26,26 @@ std::string number(int64_t value) { return std::to_string(value); }
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// The one list of fields, in the order of the text form: calls visit(name, value) for each.
-template <class Schedule, class Visit>
-void for_each_field(Schedule& schedule, const Visit& visit) {
+// The one list of fields, in the order of the text form.
+ScheduleFields field_pointers(CpuSchedule& schedule) {
+    ScheduleFields fields;
+    const auto visit = [&](const std::string& name, int64_t& value) { fields.emplace_back(name, &value); };
     visit("panel", schedule.layout.panel);
     visit("out_panel", schedule.layout.out_panel);
     visit("tile_kv", schedule.layout.tile_kv);
     visit("split_kv", schedule.layout.split_kv);
-    auto& params = schedule.params;
+    CpuParams& params = schedule.params;
     visit("project_heads.rows", params.project_heads.rows);
     visit("project_out.rows", params.project_out.rows);
     visit("project_heads_tail.rows", params.project_heads_tail.rows);
     visit("project_out_tail.rows", params.project_out_tail.rows);
-    const auto attend = [&](const std::string& kernel, auto& fields) {
-        visit(kernel + ".rows", fields.rows);
-        visit(kernel + ".q_vectors", fields.q_vectors);
-        visit(kernel + ".key_rows", fields.key_rows);
-        visit(kernel + ".tail_rows", fields.tail_rows);
-        visit(kernel + ".context_rows", fields.context_rows);
-        visit(kernel + ".context_columns", fields.context_columns);
+    const auto attend = [&](const std::string& kernel, AttendParams& of_kernel) {
+        visit(kernel + ".rows", of_kernel.rows);
+        visit(kernel + ".q_vectors", of_kernel.q_vectors);
+        visit(kernel + ".key_rows", of_kernel.key_rows);
+        visit(kernel + ".tail_rows", of_kernel.tail_rows);
+        visit(kernel + ".context_rows", of_kernel.context_rows);
+        visit(kernel + ".context_columns", of_kernel.context_columns);
     };
     attend("attend", params.attend);
     attend("attend_narrow", params.attend_narrow);
@@ -57,6 +58,7 @@ void for_each_field(Schedule& schedule, const Visit& visit) {
     visit("attend_decode.single_keys", params.attend_decode.single_keys);
     visit("attend_decode.columns", params.attend_decode.columns);
     visit("attend_decode.single_columns", params.attend_decode.single_columns);
+    return fields;
 }
 
 // ---- Registers
@@ -453,19 +455,17 @@ void check_schedule(const CpuSchedule& schedule, const Config& config, std::stri
 }
 
 std::vector<ScheduleField> fields_of(const CpuSchedule& schedule) {
+    CpuSchedule copy = schedule;
     std::vector<ScheduleField> fields;
-    for_each_field(schedule, [&](const std::string& name, int64_t value) {
-        fields.push_back({name, value});
-    });
+    for (const auto& [name, value] : field_pointers(copy)) fields.push_back({name, *value});
     return fields;
 }
 
 int64_t* field_of(CpuSchedule& schedule, std::string_view name) {
-    int64_t* found = nullptr;
-    for_each_field(schedule, [&](const std::string& field, int64_t& value) {
-        if (field == name) found = &value;
-    });
-    return found;
+    for (const auto& [field, pointer] : field_pointers(schedule)) {
+        if (field == name) return pointer;
+    }
+    return nullptr;
 }
 
 bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value) {
@@ -475,11 +475,8 @@ bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value) {
 }
 
 std::string to_string(const CpuSchedule& schedule) {
-    std::string text;
-    for (const ScheduleField& field : fields_of(schedule)) {
-        text += (text.empty() ? "" : ",") + field.name + ":" + number(field.value);
-    }
-    return text;
+    CpuSchedule copy = schedule;
+    return schedule_text(field_pointers(copy));
 }
 
 namespace {
@@ -515,38 +512,17 @@ std::string to_string(const CpuSchedule& schedule, int kernel) {
         std::string(kernel_name(kernel == ATTNC_KERNEL_ATTEND_SCORES ? ATTNC_KERNEL_ATTEND_PROBS : kernel)) +
         ".";
     const std::string_view of_layout = layout_field_of(kernel);
-    std::string text;
-    for_each_field(schedule, [&](const std::string& name, int64_t value) {
-        if (name != of_layout && !name.starts_with(own)) return;
-        text += (text.empty() ? "" : ",") + name + ":" + number(value);
+    CpuSchedule copy = schedule;
+    ScheduleFields fields = field_pointers(copy);
+    std::erase_if(fields, [&](const auto& field) {
+        return field.first != of_layout && !field.first.starts_with(own);
     });
-    return text;
+    return schedule_text(fields);
 }
 
 CpuSchedule parse_schedule(std::string_view text, const CpuSchedule& base) {
     CpuSchedule schedule = base;
-    std::set<std::string_view> given;
-    while (!text.empty()) {
-        const size_t comma = text.find(',');
-        const std::string_view part = text.substr(0, comma);
-        text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
-        if (comma != std::string_view::npos && text.empty()) fail("schedule ends in a comma");
-
-        const size_t colon = part.find(':');
-        const std::string_view name = part.substr(0, colon);
-        if (colon == std::string_view::npos) {
-            fail("schedule part '" + std::string(part) + "' is not of the form field:number");
-        }
-        const std::string_view digits = part.substr(colon + 1);
-        int64_t value = 0;
-        const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-        const bool is_number = error == std::errc{} && stop == digits.data() + digits.size();
-
-        if (!set_field(schedule, name, value)) fail("schedule field '" + std::string(name) + "' is unknown");
-        if (!is_number)
-            fail("schedule field " + std::string(name) + ": '" + std::string(digits) + "' is not a number");
-        if (!given.insert(name).second) fail("schedule field " + std::string(name) + " is given twice");
-    }
+    read_schedule_text(text, field_pointers(schedule));
     return schedule;
 }
 

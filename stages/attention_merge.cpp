@@ -30,9 +30,8 @@ Expr AttentionMerge::row_stats(const Var& query, const Var& column) const {
                   sees_no_key(stats_a_(query, kSum)), stats_b_(query, column), both);
 }
 
-Expr log_sum_exp(const Func& row_stats, const Var& query) {
-    Expr sum = row_stats(query, kSum);
-    Expr seen = row_stats(query, kLargest) + log(max(sum, 1.0f));
+Expr log_sum_exp(const Expr& largest, const Expr& sum) {
+    Expr seen = largest + log(max(sum, 1.0f));
     return select(is_nan(sum), std::numeric_limits<float>::quiet_NaN(), sees_no_key(sum),
                   -std::numeric_limits<float>::infinity(), seen);
 }

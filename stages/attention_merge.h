@@ -24,7 +24,7 @@ private:
     Halide::Func context_a_, stats_a_, context_b_, stats_b_;
 };
 
-// largest + log(sum); -infinity where no key is seen. row_stats (i, c).
-Halide::Expr log_sum_exp(const Halide::Func& row_stats, const Halide::Var& query);
+// largest + log(sum) of a row's statistics; -infinity where no key is seen.
+Halide::Expr log_sum_exp(const Halide::Expr& largest, const Halide::Expr& sum);
 
 }  // namespace attnc

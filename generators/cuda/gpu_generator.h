@@ -1,0 +1,52 @@
+// What the generators for GPU targets share. They take whole batches: the grid of a launch is the list of slices that the
+// runtime makes of a call for a CPU.
+#pragma once
+
+#include "generators/library_generator.h"
+#include "generators/register_kernel.h"
+#include "schedules/cuda_params.h"
+
+namespace attnc {
+
+template <typename T>
+class GpuGenerator : public LibraryGenerator<T> {
+protected:
+    CudaSchedule cuda_schedule() const {
+        const Config config = one_head();
+        CudaSchedule schedule =
+            parse_cuda_schedule(this->schedule_text.value(), default_cuda_schedule(config));
+        // The twin for OpenCL is for tests: it has no device that limits it.
+        const Halide::Target chosen = this->get_target();
+        if (chosen.has_feature(Halide::Target::CUDA))
+            check_cuda_schedule(schedule, config, chosen.to_string());
+        return schedule;
+    }
+
+    // One head of the kernel's sizes, for rules and defaults.
+    Config one_head() const {
+        const KernelConfig kernel = this->kernel_config();
+        Config config;
+        config.d_model = kernel.head_dim;
+        config.num_heads = 1;
+        config.head_dim = kernel.head_dim;
+        config.v_head_dim = kernel.v_head_dim;
+        return complete(config);
+    }
+
+    // Rows of features that are read and written in vectors of four.
+    template <typename Buffer>
+    static void aligned_rows(Buffer& buffer, int64_t features) {
+        LibraryGenerator<T>::from_zero(buffer, features);
+        buffer.set_host_alignment(16);
+        for (int dim = 1; dim < buffer.dimensions(); ++dim) {
+            buffer.dim(dim).set_stride((buffer.dim(dim).stride() / 4) * 4);
+        }
+    }
+    // The same where the first dimension is free.
+    template <typename Buffer>
+    static void dense(Buffer& buffer) {
+        LibraryGenerator<T>::from_zero(buffer);
+    }
+};
+
+}  // namespace attnc

@@ -1,0 +1,75 @@
+#include "schedules/cuda/merge.h"
+
+#include "stages/gpu_threads.h"
+
+namespace attnc {
+
+using namespace Halide;
+
+namespace {
+
+constexpr int kRows = 8;    // rows of a block of threads
+constexpr int kLanes = 16;  // threads along a row's features
+constexpr int kLseRows = 128;
+
+void keep(AttentionMergeGpu& s, const AttentionMergeGpu::Row& of, const LoopLevel& level) {
+    for (Func f : {of.largest, of.total}) {
+        f.compute_at(level).store_in(MemoryType::Register).bound_extent(s.m, 1).bound_extent(s.h, 1);
+    }
+}
+
+}  // namespace
+
+void schedule_merge_gpu(AttentionMergeGpu& s, Func context, Func row_stats, int v_head_dim) {
+    const Var row("row"), lane("lane"), quad("quad"), threads("threads");
+    context.bound(s.d, 0, v_head_dim)
+        .split(s.d, s.d, lane, kQuad)
+        .split(s.d, threads, quad, kLanes, TailStrategy::GuardWithIf)
+        .split(s.m, s.m, row, kRows, TailStrategy::GuardWithIf)
+        .reorder(lane, threads, quad, row, s.m, s.h)
+        .vectorize(lane)
+        .gpu_threads(quad, row)
+        .gpu_blocks(s.m, s.h);
+    keep(s, s.of_context, LoopLevel(context, quad));
+    s.sums.compute_at(context, threads)
+        .store_in(MemoryType::Register)
+        .bound_extent(s.d, kQuad)
+        .bound_extent(s.h, 1)
+        .bound_extent(s.m, 1)
+        .vectorize(s.d);
+    s.sums.update().reorder(s.d, s.parts_of_sum.x, s.h, s.m).vectorize(s.d);
+
+    row_stats.bound(s.c, 0, kRowStats)
+        .split(s.m, s.m, row, kRows, TailStrategy::GuardWithIf)
+        .reorder(s.c, row, s.m, s.h)
+        .gpu_threads(s.c, row)
+        .gpu_blocks(s.m, s.h)
+        .compute_with(context, s.m);
+    keep(s, s.of_stats, LoopLevel(row_stats, s.c));
+}
+
+void schedule_suspects_gpu(SuspectsGpu& s, Func suspects) {
+    const Var item("item");
+    const RVar block("block"), row("row");
+    suspects.split(suspects.args()[1], suspects.args()[1], item, kLseRows, TailStrategy::GuardWithIf)
+        .reorder(item, suspects.args()[0], suspects.args()[1])
+        .gpu_threads(item)
+        .gpu_blocks(suspects.args()[0], suspects.args()[1]);
+    suspects.update()
+        .allow_race_conditions()
+        .split(s.rows.x, block, row, kLseRows)
+        .gpu_threads(row)
+        .gpu_blocks(block, s.rows.y, s.rows.z);
+    s.found.compute_at(suspects, row)
+        .store_in(MemoryType::Register)
+        .bound_extent(s.i, 1)
+        .bound_extent(s.h, 1)
+        .bound_extent(s.b, 1);
+}
+
+void schedule_lse_gpu(Func lse) {
+    const Var m = lse.args()[0], h = lse.args()[1], row("row");
+    lse.split(m, m, row, kLseRows, TailStrategy::GuardWithIf).gpu_threads(row).gpu_blocks(m, h);
+}
+
+}  // namespace attnc

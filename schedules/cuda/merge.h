@@ -1,0 +1,18 @@
+// CUDA schedules of what follows from contexts and row statistics.
+#pragma once
+
+#include <Halide.h>
+
+#include "stages/attention_merge_gpu.h"
+#include "stages/attention_suspects_gpu.h"
+
+namespace attnc {
+
+void schedule_merge_gpu(AttentionMergeGpu& stage, Halide::Func context, Halide::Func row_stats,
+                        int v_head_dim);
+// suspects (h, b) has one update, over stage.rows.
+void schedule_suspects_gpu(SuspectsGpu& stage, Halide::Func suspects);
+// lse (m, h)
+void schedule_lse_gpu(Halide::Func lse);
+
+}  // namespace attnc

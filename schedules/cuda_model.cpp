@@ -1,0 +1,225 @@
+#include "schedules/cuda_model.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/kernel_abi.h"
+
+namespace attnc {
+
+namespace {
+
+constexpr int64_t kQuad = 4;
+constexpr int64_t kFloat = 4;  // bytes
+
+// Registers beside accumulators and operands: addresses, loop counters, bounds, and values on their way to shared memory.
+constexpr int64_t kProjectTemporaries = 48;
+constexpr int64_t kAttendTemporaries = 72;
+constexpr int64_t kChainTemporaries = 16;  // with sums in shared memory: operands of a chain of four
+
+bool is_projection(int kernel) {
+    return kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_OUT;
+}
+
+bool is_pairwise(int kernel) {
+    return kernel == ATTNC_KERNEL_ATTEND_PROBS || kernel == ATTNC_KERNEL_ATTEND_SCORES;
+}
+
+struct Project {
+    CudaProjectParams params;
+    int64_t threads, rows, columns, column_groups;
+};
+
+Project project_of(const CudaSchedule& schedule, int kernel) {
+    const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
+    const CudaProjectParams& params = out ? schedule.params.project_out : schedule.params.project_heads;
+    const int64_t panel = out ? schedule.layout.out_panel : schedule.layout.panel;
+    return {.params = params,
+            .threads = params.threads_x * params.threads_y,
+            .rows = kQuad * params.threads_y * params.row_groups,
+            .columns = panel,
+            .column_groups = panel / (kQuad * params.threads_x)};
+}
+
+struct Attend {
+    CudaAttendParams params;
+    int64_t x, y, threads;
+    int64_t rows, keys, key_groups, value_groups;
+    int64_t head, v_head;
+    bool pairs;
+};
+
+Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel) {
+    const CudaParams& all = schedule.params;
+    const CudaAttendParams& params = is_pairwise(kernel)                    ? all.attend_probs
+                                     : kernel == ATTNC_KERNEL_ATTEND_DECODE ? all.attend_decode
+                                     : kernel == ATTNC_KERNEL_ATTEND_MASKED ? all.attend_masked
+                                                                            : all.attend;
+    const int64_t x = schedule.layout.threads_x, quads = kQuad * x;
+    const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
+    return {.params = params,
+            .x = x,
+            .y = params.threads_y,
+            .threads = x * params.threads_y,
+            .rows = kQuad * params.threads_y,
+            .keys = schedule.layout.tile_kv,
+            .key_groups = schedule.layout.tile_kv / quads,
+            .value_groups = v_head / quads,
+            .head = head,
+            .v_head = v_head,
+            .pairs = is_pairwise(kernel)};
+}
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Registers of a thread are given out by eights.
+int64_t registers_for(int64_t values) { return round_up(values, 8); }
+
+CudaResources project_resources(const Project& p) {
+    const int64_t sums = kQuad * kQuad * p.params.row_groups * p.column_groups;
+    const int64_t operands = kQuad * (p.params.row_groups + p.column_groups);
+    const int64_t tiles = p.params.depth * (p.rows + p.columns);
+    const bool in_registers = p.params.register_state != 0;
+    const int64_t state = in_registers ? 0 : p.rows * p.columns, chain = in_registers ? 0 : kChainTemporaries;
+    return {.threads = p.threads,
+            .registers = registers_for(sums + operands + kProjectTemporaries + chain),
+            .shared_bytes = kFloat * (tiles + state)};
+}
+
+// Halide shares memory among values of disjoint lives; here are the groups that come out.
+int64_t attend_shared_floats(const Attend& a) {
+    const int64_t queries = a.rows * a.head, keys = a.keys * a.params.depth;
+    const int64_t scores = a.threads * kQuad * kQuad * a.key_groups;
+    const bool in_registers = a.params.register_state != 0;
+    if (a.pairs) return queries + keys + (in_registers ? 0 : scores);
+    // Rows of weights are one four longer than there are, for the sake of banks.
+    const int64_t weights = a.keys * kQuad * (a.y + 1), values = a.params.value_keys * a.v_head;
+    if (in_registers) return queries + std::max(keys, weights) + values;
+    const int64_t rows = a.threads * kQuad;  // a number for each row of each thread
+    const int64_t state = rows * (kQuad * a.value_groups + 2);
+    const int64_t products = a.threads * kQuad * kQuad * a.value_groups;
+    return queries + state + scores + std::max(keys, scores) + rows + weights + products + values;
+}
+
+CudaResources attend_resources(const Attend& a) {
+    const int64_t tile = kQuad * kQuad;
+    const int64_t state = a.pairs ? 0 : tile * a.value_groups + 2 * kQuad;
+    const int64_t made = a.pairs ? 0 : tile * std::max(a.key_groups, a.value_groups);
+    const int64_t operands = kQuad * (1 + std::max(a.key_groups, a.value_groups));
+    return {.threads = a.threads,
+            .registers = registers_for(state + tile * a.key_groups + made + operands + kAttendTemporaries),
+            .shared_bytes = kFloat * attend_shared_floats(a)};
+}
+
+// Multiply-adds and all instructions of a thread for `depth` inner features.
+CudaModel project_counts(const Project& p) {
+    const auto depth = static_cast<double>(p.params.depth);
+    const auto sums = static_cast<double>(kQuad * kQuad * p.params.row_groups * p.column_groups);
+    const auto operands = static_cast<double>(p.params.row_groups + p.column_groups);
+    // Rows arrive by single floats, each with a test for the last one, weights by fours; both are stored by fours. The loop
+    // itself moves sums between registers.
+    const double row_floats = static_cast<double>(p.rows) * depth / static_cast<double>(p.threads);
+    const double weight_floats = static_cast<double>(p.columns) * depth / static_cast<double>(p.threads);
+    const double copies = row_floats * 3.25 + weight_floats / 2;
+    const double spilled = p.params.register_state != 0 ? 0 : depth / 4 * sums / 4 * 2;
+    constexpr double kLoop = 100;
+    const double multiply_adds = sums * depth;
+    return {.multiply_adds = multiply_adds,
+            .instructions = multiply_adds + operands * depth + copies + spilled + kLoop,
+            .warps = 0,
+            .expected_fraction = 0};
+}
+
+// The same for a block of keys.
+CudaModel attend_counts(const Attend& a) {
+    const auto number = [](int64_t value) { return static_cast<double>(value); };
+    const double tile = kQuad * kQuad;
+    const double scores = tile * number(a.key_groups);
+    double multiply_adds = scores * number(a.head);
+    double others = number(a.head * (1 + a.key_groups));
+    const double key_floats = number(a.keys * a.head) / number(a.threads);
+    others += key_floats / 2;
+    // Largest, difference, product, power, sum, and a share of the test for visibility.
+    // A step through shared memory has two barriers, at which a warp waits for others.
+    constexpr double kOfScore = 7, kOfRow = 24, kLoop = 220, kOfStep = 30;
+    others += scores * kOfScore + kLoop + kOfStep * number(a.head / a.params.depth);
+    if (!a.pairs) {
+        multiply_adds += tile * number(a.value_groups * a.keys);
+        const double value_floats = number(a.keys * a.v_head) / number(a.threads);
+        others += number(a.keys * (1 + a.value_groups)) + value_floats / 2;
+        others += kOfStep * number(a.keys / a.params.value_keys);
+        others += kQuad * (number(a.x) * 1.25 + kOfRow) + tile * number(a.value_groups) * 2;
+        if (a.params.register_state == 0) {
+            others += 2 * number(a.key_groups * a.head + a.value_groups * a.keys);
+        }
+    }
+    return {.multiply_adds = multiply_adds,
+            .instructions = multiply_adds + others,
+            .warps = 0,
+            .expected_fraction = 0};
+}
+
+}  // namespace
+
+CudaResources cuda_resources(const CudaSchedule& schedule, const Config& config, int kernel) {
+    return is_projection(kernel) ? project_resources(project_of(schedule, kernel))
+                                 : attend_resources(attend_of(schedule, config, kernel));
+}
+
+CudaDevice cuda_device(int capability) {
+    constexpr int64_t kKib = 1024;
+    CudaDevice device = {
+        .block_shared_bytes = 0, .shared_bytes = 0, .registers = 65536, .threads = 0, .blocks = 0};
+    const auto limits = [&](int64_t of_block, int64_t of_all, int64_t threads, int64_t blocks) {
+        device.block_shared_bytes = of_block * kKib;
+        device.shared_bytes = of_all * kKib;
+        device.threads = threads;
+        device.blocks = blocks;
+    };
+    if (capability == 75) {
+        limits(64, 64, 1024, 16);
+    } else if (capability == 80 || capability == 87) {
+        limits(163, 164, 2048, 32);
+    } else if (capability >= 90 && capability < 120) {
+        limits(227, 228, 2048, 32);
+    } else {
+        limits(99, 100, 1536, 24);
+    }
+    return device;
+}
+
+int cuda_capability(std::string_view target) {
+    constexpr std::string_view kName = "cuda_capability_";
+    if (target.find("-cuda") == std::string_view::npos) {
+        throw ConfigError("target '" + std::string(target) + "' is not one of CUDA");
+    }
+    const size_t at = target.find(kName);
+    if (at == std::string_view::npos) return 70;
+    int capability = 0;
+    std::from_chars(target.data() + at + kName.size(), target.data() + target.size(), capability);
+    return capability;
+}
+
+CudaModel cuda_model(const CudaSchedule& schedule, const Config& config, int kernel,
+                     const CudaDevice& device) {
+    CudaModel model = is_projection(kernel) ? project_counts(project_of(schedule, kernel))
+                                            : attend_counts(attend_of(schedule, config, kernel));
+    const CudaResources taken = cuda_resources(schedule, config, kernel);
+    constexpr int64_t kWarp = 32, kSystemBytes = 1024;  // shared memory that the system takes of each block
+    const int64_t warps = (taken.threads + kWarp - 1) / kWarp;
+    const int64_t blocks = std::min({device.registers / (taken.registers * warps * kWarp),
+                                     device.shared_bytes / (taken.shared_bytes + kSystemBytes),
+                                     device.threads / (warps * kWarp), device.blocks});
+    model.warps = blocks * warps;
+    // One warp leaves its scheduler waiting for its loads and barriers, many hide them for each other. The constant is a
+    // guess, to be replaced by measurements.
+    constexpr double kHalfHidden = 4;
+    const auto resident = static_cast<double>(model.warps);
+    // Lanes of a block's last warp may have no thread.
+    const double filled = static_cast<double>(taken.threads) / static_cast<double>(warps * kWarp);
+    model.expected_fraction =
+        filled * model.multiply_adds / model.instructions * resident / (resident + kHalfHidden);
+    return model;
+}
+
+}  // namespace attnc

@@ -1,0 +1,35 @@
+// Which heads of which items have a context that isn't finite. A dropped key has weight 0, and 0 times NaN is NaN: where a
+// value is not finite, attention is repeated in its guarded form, which doesn't multiply what is dropped. A kernel looks, so
+// that the host needn't wait.
+#pragma once
+
+#include <Halide.h>
+
+#include "stages/gpu_items.h"
+
+namespace attnc {
+
+struct SuspectsGpu {
+    Halide::Var i{"i"}, h{"h"}, b{"b"};
+    Halide::Func found{"found"};  // (i, h, b): 1 where some feature of the query's context is not finite
+    Halide::RDom features, rows;  // rows: query, head, item
+
+    // context (d, h, m) with m < row_count; items (c, b); `queries` is the most of an item.
+    SuspectsGpu(const Halide::Func& context, const Halide::ImageParam& items, int v_head_dim,
+                const Halide::Expr& row_count, const Halide::Expr& heads, const Halide::Expr& queries)
+        : features(0, v_head_dim, "features"),
+          rows({{0, queries}, {0, heads}, {0, items.dim(1).extent()}}, "rows") {
+        using namespace Halide;
+        constexpr int kExponent = 0x7f800000;
+        // By query, not by row of the context: of an index that comes from memory Halide doesn't see where it begins.
+        Expr row = clamp(element_of(items, {static_cast<int>(kItemQueryRow), b}) + i, 0, row_count - 1);
+        Expr bits = reinterpret<int>(context(features, h, row));
+        found(i, h, b) = 0;
+        found(i, h, b) = select((bits & kExponent) == kExponent, 1, found(i, h, b));
+
+        rows.where(rows.x < element_of(items, {static_cast<int>(kItemQueries), rows.z}));
+        rows.where(found(rows.x, rows.y, rows.z) != 0);
+    }
+};
+
+}  // namespace attnc

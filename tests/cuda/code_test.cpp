@@ -1,0 +1,207 @@
+// The CUDA code of the kernels: what NVIDIA's assembler makes of it, held against the formulas that schedules are checked
+// and chosen by, and the share of multiply-adds in the loops where the time goes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/files.h"
+#include "compiler/subprocess.h"
+#include "runtime/kernel_abi.h"
+#include "schedules/cuda_model.h"
+#include "tests/cuda/cuda_code.h"
+
+namespace attnc::test {
+namespace {
+
+constexpr int64_t kSpillBytes = 16;  // at most
+
+struct Kernel {
+    int id;
+    std::string problem;  // one that has the heads
+    std::string config;
+    std::string schedule;  // "": the default one
+
+    Config layer() const { return parse_config(problem); }
+    CudaSchedule chosen() const { return parse_cuda_schedule(schedule, default_cuda_schedule(layer())); }
+    CudaResources resources() const { return cuda_resources(chosen(), layer(), id); }
+    std::string name() const { return kernel_name(id); }
+};
+
+void PrintTo(const Kernel& kernel, std::ostream* to) {
+    *to << kernel.name() << " " << kernel.config << " " << kernel.schedule;
+}
+
+const std::string kProblem = "d512_h8_f32", kConfig = "hd64_vhd64";
+
+std::vector<Kernel> kernels() {
+    const std::string steps = kConfig + "_softcap_alibi";
+    return {{ATTNC_KERNEL_PROJECT_HEADS, kProblem, kConfig, ""},
+            {ATTNC_KERNEL_PROJECT_OUT, kProblem, kConfig, ""},
+            {ATTNC_KERNEL_ATTEND, kProblem, kConfig, ""},
+            {ATTNC_KERNEL_ATTEND, "d256_h8_f32", "hd32_vhd32", ""},
+            {ATTNC_KERNEL_ATTEND, "d512_h4_f32", "hd128_vhd128", ""},
+            {ATTNC_KERNEL_ATTEND_MASKED, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_DECODE, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_PROBS, kProblem, steps, ""}};
+}
+
+std::vector<Kernel> race_free_kernels() {
+    return {{ATTNC_KERNEL_PROJECT_HEADS, kProblem, kConfig, "project_heads.register_state:0"},
+            {ATTNC_KERNEL_ATTEND, kProblem, kConfig, "attend.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_PROBS, kProblem, kConfig, "attend_probs.register_state:0"}};
+}
+
+void expect_within_formulas(const Kernel& kernel, const std::vector<int>& architectures) {
+    const CudaKernel code(kernel.name(), kernel.config, kernel.schedule);
+    const CudaResources allowed = kernel.resources();
+    ASSERT_THAT(code.launches(), testing::SizeIs(1));
+    const Launch launch = code.launches().front();
+    EXPECT_EQ(launch.threads_x * launch.threads_y, allowed.threads);
+    EXPECT_EQ(launch.shared_bytes, allowed.shared_bytes);
+    for (const int architecture : architectures) {
+        const Assembled made = code.assemble(architecture, allowed.registers);
+        EXPECT_LE(made.registers, allowed.registers) << "sm_" << architecture;
+        EXPECT_LE(made.spill_bytes, kSpillBytes) << "sm_" << architecture;
+        EXPECT_LE(made.stack_bytes, made.spill_bytes == 0 ? 0 : 2 * kSpillBytes) << "sm_" << architecture;
+    }
+}
+
+class CudaCode : public testing::TestWithParam<Kernel> {};
+
+TEST_P(CudaCode, StaysWithinTheFormulasOnEveryArchitecture) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    expect_within_formulas(GetParam(), {75, 80, 90, 100, 120});
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaCode, testing::ValuesIn(kernels()));
+
+class RaceFreeCudaCode : public testing::TestWithParam<Kernel> {};
+
+TEST_P(RaceFreeCudaCode, StaysWithinTheFormulas) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    expect_within_formulas(GetParam(), {80});
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, RaceFreeCudaCode, testing::ValuesIn(race_free_kernels()));
+
+// Nothing is allocated and nothing copied to the host: names of the launcher and of errors are all.
+TEST(CudaCode, NeedsNothingButTheLauncher) {
+    for (const Kernel& kernel : {kernels()[0], kernels()[5], kernels()[6], kernels()[7]}) {
+        for (const std::string& name :
+             CudaKernel(kernel.name(), kernel.config, kernel.schedule).undefined_names()) {
+            EXPECT_TRUE(name.starts_with("halide_error_") || name.starts_with("halide_cuda_") ||
+                        name == "halide_copy_to_device")
+                << kernel.name() << " needs " << name;
+        }
+    }
+}
+
+// What the driver of the generators says to a call that can't be.
+std::string refusal(const std::string& generator, const std::string& schedule) {
+    const TestFolder folder;
+    const CommandResult result =
+        run_attnc({"generate", "-g", generator, "-f", "kernel", "-e", "object", "-o", folder.path().string(),
+                   "target=x86-64-linux-cuda-no_runtime", "config=" + kConfig, "schedule=" + schedule});
+    EXPECT_NE(result.exit_code, 0);
+    return result.output;
+}
+
+TEST(CudaCode, IsRefusedForKernelsAndSchedulesThatAreNone) {
+    EXPECT_THAT(refusal("attend_narrow", "panel:128"),
+                testing::HasSubstr("kernel 'attend_narrow' has no code for a GPU"));
+    EXPECT_THAT(refusal("attend", "attend.depth:24"),
+                testing::HasSubstr("the padded head_dim 64 is not a multiple of attend.depth, 24"));
+}
+
+// ---- Loops
+
+// Instructions and multiply-adds of a loop, each run of an inner nest taken as often as `trips` say, outermost first.
+std::pair<double, double> weighed(const SassLoop& loop, const std::vector<int64_t>& trips, size_t depth = 0) {
+    auto total = std::pair(static_cast<double>(loop.instructions), static_cast<double>(loop.multiply_adds));
+    for (const SassLoop& inner : loop.inner) {
+        const double times = depth < trips.size() ? static_cast<double>(trips[depth]) : 1;
+        const auto of_inner = weighed(inner, trips, depth + 1);
+        total.first += times * of_inner.first;
+        total.second += times * of_inner.second;
+    }
+    return total;
+}
+
+const SassLoop& busiest(const std::vector<SassLoop>& loops) {
+    return *std::max_element(loops.begin(), loops.end(), [](const SassLoop& a, const SassLoop& b) {
+        return a.last - a.first < b.last - b.first;
+    });
+}
+
+TEST(CudaLoops, OfTheProjectionAreMultiplyAdds) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(nvdisasm);
+    const Kernel kernel = kernels()[0];
+    const CudaKernel code(kernel.name(), kernel.config, kernel.schedule);
+    code.assemble(80, kernel.resources().registers);
+    const std::vector<SassLoop> loops = sass_loops(code.sass());
+    const auto [instructions, multiply_adds] = weighed(busiest(loops), {});
+    EXPECT_EQ(multiply_adds,
+              cuda_model(kernel.chosen(), kernel.layer(), kernel.id, cuda_device(80)).multiply_adds);
+    EXPECT_GE(multiply_adds / instructions, 0.85);
+    RecordProperty("fma_percent", static_cast<int>(100 * multiply_adds / instructions));
+}
+
+// A block of keys, with all that masks may add to it: the loops over features and keys run inside it as often as the
+// schedule says.
+TEST(CudaLoops, OfABlockOfKeysAreMultiplyAdds) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(nvdisasm);
+    const Kernel kernel = kernels()[2];
+    const CudaSchedule schedule = kernel.chosen();
+    const CudaAttendParams& params = schedule.params.attend;
+    ASSERT_EQ(params.depth, params.value_keys) << "both nests are taken to run equally often";
+    ASSERT_EQ(schedule.layout.tile_kv, kernel.layer().head_dim);
+    const CudaKernel code(kernel.name(), kernel.config, kernel.schedule);
+    code.assemble(80, kernel.resources().registers);
+    // A loop of one round isn't there.
+    std::vector<int64_t> trips = {schedule.layout.tile_kv / params.depth, params.depth / params.unroll};
+    std::erase(trips, 1);
+    const auto [instructions, multiply_adds] = weighed(busiest(sass_loops(code.sass())), trips);
+    const double wanted = cuda_model(schedule, kernel.layer(), kernel.id, cuda_device(80)).multiply_adds;
+    EXPECT_GE(multiply_adds, wanted) << "the loops are others than expected";
+    EXPECT_LE(multiply_adds, 1.05 * wanted) << "the loops are others than expected";
+    EXPECT_GE(multiply_adds / instructions, 0.68);
+    RecordProperty("fma_percent", static_cast<int>(100 * multiply_adds / instructions));
+}
+
+// ---- PTX
+
+ProcessResult file_check(const std::string& text, const std::string& check) {
+    const TestFolder folder;
+    write_file(folder / "kernel.ptx", text);
+    return run_process({ATTNC_FILECHECK, "--input-file=" + (folder / "kernel.ptx"),
+                        "--implicit-check-not={{\\.local|call|div\\.rn|sqrt}}", ATTNC_CHECKS "/" + check},
+                       std::chrono::seconds(60));
+}
+
+TEST(Ptx, OfAttentionHasTheInstructionsThatItIsMadeFor) {
+    const std::string text = CudaKernel("attend", kConfig, "").ptx();
+    const ProcessResult result = file_check(text, "attend.ptx.check");
+    EXPECT_TRUE(result.succeeded()) << result.output;
+    // The check sees the difference.
+    std::string without = text;
+    for (size_t at = 0; (at = without.find("ex2.approx.ftz.f32", at)) != std::string::npos;)
+        without.replace(at, 10, "ex2.other");
+    EXPECT_FALSE(file_check(without, "attend.ptx.check").succeeded());
+}
+
+TEST(Ptx, OfTheProjectionHasTheInstructionsThatItIsMadeFor) {
+    const std::string text = CudaKernel("project_heads", kConfig, "").ptx();
+    const ProcessResult result = file_check(text, "project.ptx.check");
+    EXPECT_TRUE(result.succeeded()) << result.output;
+    EXPECT_FALSE(file_check(text + "\n\tst.local.f32 [%rd1], %f1;\n", "project.ptx.check").succeeded());
+}
+
+}  // namespace
+}  // namespace attnc::test
