@@ -514,9 +514,8 @@ std::string to_string(const CpuSchedule& schedule, int kernel) {
     const std::string_view of_layout = layout_field_of(kernel);
     CpuSchedule copy = schedule;
     ScheduleFields fields = field_pointers(copy);
-    std::erase_if(fields, [&](const auto& field) {
-        return field.first != of_layout && !field.first.starts_with(own);
-    });
+    std::erase_if(
+        fields, [&](const auto& field) { return field.first != of_layout && !field.first.starts_with(own); });
     return schedule_text(fields);
 }
 
