@@ -114,7 +114,7 @@ std::string state_fault(const std::string& kernel, int64_t register_state) {
 
 std::string project_fault(const std::string& kernel, const CudaProjectParams& params,
                           const std::string& panel_name, int64_t panel) {
-    const std::string fault = first_of({
+    std::string fault = first_of({
         range_fault(kernel + ".threads_x", params.threads_x, 4, 32),
         range_fault(kernel + ".threads_y", params.threads_y, 4, 32),
         range_fault(kernel + ".row_groups", params.row_groups, 1, 2),
@@ -137,7 +137,7 @@ std::string project_fault(const std::string& kernel, const CudaProjectParams& pa
 }
 
 std::string layout_fault(const CudaLayout& layout, int64_t head, int64_t v_head) {
-    const std::string fault = first_of({range_fault("threads_x", layout.threads_x, 4, 32),
+    std::string fault = first_of({range_fault("threads_x", layout.threads_x, 4, 32),
                                         range_fault("tile_kv", layout.tile_kv, 16, kMaxTileKv),
                                         range_fault("split_kv", layout.split_kv, 16, ATTNC_MAX_SPLIT_KV)});
     if (!fault.empty()) return fault;
@@ -153,7 +153,7 @@ std::string attend_fault(const std::string& kernel, const CudaAttendParams& para
                          int64_t head) {
     const std::string depth = kernel + ".depth", value_keys = kernel + ".value_keys",
                       unroll = kernel + ".unroll";
-    const std::string fault = first_of(
+    std::string fault = first_of(
         {range_fault(kernel + ".threads_y", params.threads_y, 2, 32),
          range_fault(depth, params.depth, 4, 512), range_fault(value_keys, params.value_keys, 4, kMaxTileKv),
          range_fault(unroll, params.unroll, 4, 64), state_fault(kernel, params.register_state)});

@@ -50,7 +50,7 @@ struct ThreadFunc {
     ThreadDomain define(const std::string& name, const Value& value) {
         const Exprs all = arguments(exprs(tile), x, y, exprs(blocks));
         if (threads.register_state) func(all) = Halide::undef<float>();
-        const ThreadDomain domain = over(name);
+        ThreadDomain domain = over(name);
         // A definition has to name the variables that it runs over.
         const Halide::Expr first = threads.register_state
                                        ? Halide::select(domain.x + domain.y >= 0, value(domain), 0.0f)

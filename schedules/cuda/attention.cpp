@@ -216,7 +216,7 @@ void schedule_attention_gpu(AttentionGpu& s, Func context, Func row_stats, const
     schedule_products(s, block_of_keys, params);
 }
 
-void schedule_pairs_gpu(AttentionGpu& s, Func pairs, const CudaAttendParams& params) {
+void schedule_pairs_gpu(AttentionGpu& s, const Func& pairs, const CudaAttendParams& params) {
     const RDom& store = s.context_store;
     store_by_thread(pairs, store, {store[s.kColumn], store[s.kGroup], store[s.kRow]}, s.kThreadX, false);
     const LoopLevel block(pairs, store[s.kBlockRows]);

@@ -15,6 +15,6 @@ void schedule_attention_gpu(AttentionGpu& stage, Halide::Func context, Halide::F
                             const CudaAttendParams& params);
 
 // pairs has one update over stage.context_store.
-void schedule_pairs_gpu(AttentionGpu& stage, Halide::Func pairs, const CudaAttendParams& params);
+void schedule_pairs_gpu(AttentionGpu& stage, const Halide::Func& pairs, const CudaAttendParams& params);
 
 }  // namespace attnc
