@@ -137,6 +137,7 @@ BuiltSchedule CandidateBuilder::build(const std::string& text, int jobs) const {
     const fs::path work = options_.folder / (name + ".work");
     make_folder(work);
     std::vector<KernelJob> kernel_jobs;
+    kernel_jobs.reserve(kernels.size());
     for (const PlannedKernel& kernel : kernels) kernel_jobs.push_back(kernel.job);
     const std::vector<CompiledKernel> compiled = compile_kernels(kernel_jobs, versions_,
                                                                  {.attnc = options_.installation.command,

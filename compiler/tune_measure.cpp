@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -139,7 +139,7 @@ std::string difference(const char* name, const attnc_tensor& got, const attnc_te
     float largest = 0;
     for (int64_t i = 0; i < elements; ++i) largest = std::max(largest, std::fabs(b[i]));
     for (int64_t i = 0; i < elements; ++i) {
-        if (std::memcmp(a + i, b + i, sizeof(float)) == 0) continue;
+        if (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i])) continue;
         // Blocks of keys are joined in another order: some roundings, in units of the largest result.
         if (!same_bits && std::fabs(a[i] - b[i]) <= 1e-4F * largest) continue;
         return fmt::format("wrong result: {}[{}] is {:.9g}, the incumbent's {:.9g}", name, i, a[i], b[i]);

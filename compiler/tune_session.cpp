@@ -154,6 +154,7 @@ BuilderOptions Session::builder_options() const {
 
 std::vector<Problem> Session::problems_of(const std::vector<Sizes>& sizes) const {
     std::vector<Problem> problems;
+    problems.reserve(sizes.size());
     for (const Sizes& size : sizes) problems.push_back({request_.config, size});
     return problems;
 }
@@ -301,6 +302,7 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     driver.measure = [&](const Trial& trial) { return measure_trial(part, space, trial); };
     driver.prepare = [&](const std::vector<SearchPoint>& points) {
         std::vector<CpuSchedule> schedules;
+        schedules.reserve(points.size());
         for (const SearchPoint& point : points) schedules.push_back(space.schedule(point));
         builder_.prepare(schedules);
     };

@@ -96,6 +96,7 @@ void Search::finish_level() {
     const size_t most = (level_.size() + options_.keep_one_of - 1) / options_.keep_one_of;
     if (kept.size() > most) kept.resize(most);
     std::vector<SearchPoint> candidates;
+    candidates.reserve(kept.size());
     for (const Open* open : kept) candidates.push_back(open->trial.candidate);
     if (candidates.empty()) {
         finish_round(false);

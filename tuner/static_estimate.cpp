@@ -141,6 +141,7 @@ std::vector<SearchPoint> ranked_points(const SearchSpace& space, const std::vect
                                        const Config& config, std::string_view target,
                                        const std::vector<Sizes>& sizes, const CacheSizes& caches) {
     std::vector<double> cost;
+    cost.reserve(points.size());
     for (const SearchPoint& point : points)
         cost.push_back(static_estimate(space.schedule(point), space.part(), config, target, sizes, caches));
     std::vector<size_t> order(points.size());
