@@ -138,8 +138,8 @@ std::string project_fault(const std::string& kernel, const CudaProjectParams& pa
 
 std::string layout_fault(const CudaLayout& layout, int64_t head, int64_t v_head) {
     std::string fault = first_of({range_fault("threads_x", layout.threads_x, 4, 32),
-                                        range_fault("tile_kv", layout.tile_kv, 16, kMaxTileKv),
-                                        range_fault("split_kv", layout.split_kv, 16, ATTNC_MAX_SPLIT_KV)});
+                                  range_fault("tile_kv", layout.tile_kv, 16, kMaxTileKv),
+                                  range_fault("split_kv", layout.split_kv, 16, ATTNC_MAX_SPLIT_KV)});
     if (!fault.empty()) return fault;
     const int64_t quads = kQuad * layout.threads_x;
     return first_of({multiple_fault("the padded head_dim", head, "4 * threads_x", quads),
