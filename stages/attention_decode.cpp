@@ -1,34 +1,15 @@
 #include "stages/attention_decode.h"
 
-#include <limits>
-
 #include "runtime/kernel_abi.h"
 #include "stages/dropping.h"
 #include "stages/exp.h"
 #include "stages/row_stats.h"
 #include "stages/tanh.h"
+#include "stages/tree.h"
 
 namespace attnc {
 
 using namespace Halide;
-
-namespace {
-
-// A dropped key's weight is -0, so that its value can be told from that of a key whose weight came out as 0.
-constexpr int kDroppedWeightBits = std::numeric_limits<int>::min();
-
-// By halves: ((0 + 1) + (2 + 3)) + ...
-template <typename Join>
-Expr by_neighbours(std::vector<Expr> v, Join join) {
-    while (v.size() > 1) {
-        std::vector<Expr> next;
-        for (size_t n = 0; n + 1 < v.size(); n += 2) next.push_back(join(v[n], v[n + 1]));
-        v = std::move(next);
-    }
-    return v.front();
-}
-
-}  // namespace
 
 AttentionDecode::AttentionDecode(const DecodeInputs& in, const DecodeTile& sizes) : tile(sizes), in_(in) {
     define_bounds();
@@ -198,7 +179,7 @@ void AttentionDecode::define_weights() {
     largest_rows = rows_within("largest_rows");
     for (int lane = 0; lane < kRunLanes; lane++) lanes.push_back(scores(lane, kLaneStat, largest_rows));
     largest(r) = undef<float>();
-    largest(largest_rows) = by_neighbours(lanes, [](const Expr& a, const Expr& b) { return max(a, b); });
+    largest(largest_rows) = tree_max(lanes);
 
     weights(x, y, r) = undef<float>();
     weight_seed_rows = rows_within("weight_seed_rows");
@@ -216,7 +197,7 @@ void AttentionDecode::define_weights() {
     total_rows = rows_within("total_rows");
     for (int lane = 0; lane < kRunLanes; lane++) sums.push_back(weights(lane, kLaneStat, total_rows));
     total(r) = undef<float>();
-    total(total_rows) = by_neighbours(sums, [](const Expr& a, const Expr& b) { return strict_float(a + b); });
+    total(total_rows) = tree_sum(sums);
 }
 
 void AttentionDecode::define_context() {

@@ -1,7 +1,6 @@
 #include "stages/attention_gpu.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "runtime/kernel_abi.h"
 #include "stages/attention_tile.h"
@@ -9,26 +8,13 @@
 #include "stages/exp_gpu.h"
 #include "stages/row_stats.h"
 #include "stages/tanh.h"
+#include "stages/tree.h"
 
 namespace attnc {
 
 using namespace Halide;
 
 namespace {
-
-// A dropped key's weight is -0 where its value must not be multiplied.
-constexpr int kDroppedWeightBits = std::numeric_limits<int>::min();
-
-template <typename Join>
-Expr by_halves(std::vector<Expr> values, Join join) {
-    while (values.size() > 1) {
-        std::vector<Expr> next;
-        for (size_t at = 0; at + 1 < values.size(); at += 2) next.push_back(join(values[at], values[at + 1]));
-        if (values.size() % 2 == 1) next.push_back(values.back());
-        values = std::move(next);
-    }
-    return values.front();
-}
 
 // Floats that a thread loads at once where all get through a row of `features` evenly: 4, else 1. Of pairs, turned round on
 // their way, the compiler makes memory instead of registers.
@@ -292,14 +278,14 @@ void AttentionGpu::define_weights() {
     for (int group = 0; group < tile.key_groups; ++group) {
         for (int key = 0; key < kQuad; ++key) of_thread.emplace_back(scores.at({key, group, u}, s, t, block));
     }
-    maxima(u, s, t, kb, n, h, z) = by_halves(of_thread, larger);
+    maxima(u, s, t, kb, n, h, z) = reduce_as_tree(of_thread, larger);
 
     largest_domain = largest.define("largest_of_block", [&](const ThreadDomain& over) {
         std::vector<Expr> of_row = {kLowest};
         for (int thread = 0; thread < tile.threads.x; ++thread) {
             of_row.emplace_back(maxima(u, thread, over.y, kb, n, h, z));
         }
-        return by_halves(of_row, larger);
+        return reduce_as_tree(of_row, larger);
     });
 
     weight_domain = weights.define("weights_of_block", [&](const ThreadDomain& over) {
@@ -314,7 +300,7 @@ void AttentionGpu::define_weights() {
         for (int group = 0; group < tile.key_groups; ++group) {
             for (int key = 0; key < kQuad; ++key) terms.emplace_back(weights.at({key, group, u}, over));
         }
-        return by_halves(terms, [](const Expr& a, const Expr& b) { return strict_float(a + b); });
+        return tree_sum(terms);
     });
 
     weight_tile(u, t, c, e, kb, n, h, z) =

@@ -134,7 +134,7 @@ void AttentionTwoPass::define_addends() {
         defined(which);
     };
     pass(kKeyAddends, "addend_keys", blocked && !paired,
-         [&](const RDom& keys, const Expr&) { return key_addend(keys.y * kGranule + keys.x); });
+         [&](const RDom&, const Expr& key) { return key_addend(key); });
     pass(kPairAddends, "pair_keys", paired, [&](RDom& keys, Expr& key) {
         // Columns that are dropped whole aren't looked at.
         keys.where(!blocked || columns(keys.y, t) != 0);

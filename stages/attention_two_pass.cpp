@@ -6,28 +6,11 @@
 #include "stages/dropping.h"
 #include "stages/exp.h"
 #include "stages/row_stats.h"
+#include "stages/tree.h"
 
 namespace attnc {
 
 using namespace Halide;
-
-namespace {
-
-Expr tree_max(std::vector<Expr> v) {
-    while (v.size() > 1) {
-        std::vector<Expr> next;
-        for (size_t n = 0; n + 1 < v.size(); n += 2) {
-            next.push_back(max(v[n], v[n + 1]));
-        }
-        if (v.size() % 2 == 1) {
-            next.push_back(v.back());
-        }
-        v = std::move(next);
-    }
-    return v.front();
-}
-
-}  // namespace
 
 AttentionTwoPass::AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes)
     : tile(tile_sizes), masked(in.masks.has_value()), valued(in.v.defined()), in_(in) {

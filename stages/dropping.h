@@ -13,6 +13,9 @@ inline constexpr float kLowest = std::numeric_limits<float>::lowest();
 inline constexpr float kDropped = -std::numeric_limits<float>::infinity();
 inline constexpr int kDroppedBits = static_cast<int>(0xff800000U);
 
+// A dropped key's weight is -0 where it has to be told from that of a key whose weight came out as 0.
+inline constexpr int kDroppedWeightBits = std::numeric_limits<int>::min();
+
 // Comparison by bits: the code generator's float comparisons may assume that there are no infinities.
 inline Halide::Expr is_dropped(const Halide::Expr& score) {
     return Halide::reinterpret<int>(score) == kDroppedBits;

@@ -1,5 +1,4 @@
 // A build that ends early leaves nothing: stopped by a signal, killed, or out of room.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,6 +9,7 @@
 #include <csignal>
 #include <thread>
 
+#include "tests/command/attnc_process.h"
 #include "tests/command/run_attnc.h"
 
 namespace attnc::test {
@@ -20,28 +20,12 @@ using Strings = std::vector<std::string>;
 using testing::ElementsAre;
 using testing::StartsWith;
 
-// A build without a kernel cache, in a process of its own; `prepare` runs in it first.
+// A build without a kernel cache; `prepare` runs in its process first.
 pid_t start_build(const std::string& output, const std::string& log, void (*prepare)()) {
-    const Strings command = Strings{attnc_command().string()} +
-                            Strings{"build", "d512_h8_f32", "--target", "x86-64-linux", "-o", output};
-    std::vector<char*> arguments;
-    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    const pid_t pid = ::fork();
-    if (pid != 0) return pid;
-    const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ::dup2(to, STDOUT_FILENO);
-    ::dup2(to, STDERR_FILENO);
-    ::unsetenv("ATTNC_KERNEL_CACHE");
-    prepare();
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-}
-
-int wait_for(pid_t pid) {
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-    return status;
+    return start_attnc({"build", "d512_h8_f32", "--target", "x86-64-linux", "-o", output}, log, [&] {
+        ::unsetenv("ATTNC_KERNEL_CACHE");
+        prepare();
+    });
 }
 
 void nothing() {}

@@ -1,6 +1,5 @@
 // attnc tune on the smallest layer, for seconds: what it keeps, how it goes on, what it refuses. How well it searches is for
 // the tests of kind unit, on machines that are made up.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include "compiler/files.h"
 #include "compiler/tree.h"
 #include "support/random.h"
+#include "tests/command/attnc_process.h"
 #include "tests/command/run_attnc.h"
 #include "tests/command/tuned_records.h"
 #include "tuner/journal.h"
@@ -181,29 +181,11 @@ TEST(Tune, DamagedFilesEndItAtOnceAndStayAsTheyAre) {
 // ---- Ends that nobody announced
 
 pid_t start_tuning(const TestFolder& folder, const std::string& log) {
-    const Strings command =
-        Strings{attnc_command().string()} +
-        tune_in(
-            folder,
-            {"--effort", "quick", "--kernel", "project_heads,project_out", "--schedule",
-             "project_heads.rows:1,project_heads_tail.rows:0,project_out.rows:1,project_out_tail.rows:0"});
-    std::vector<char*> arguments;
-    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    const pid_t pid = ::fork();
-    if (pid != 0) return pid;
-    const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ::dup2(to, STDOUT_FILENO);
-    ::dup2(to, STDERR_FILENO);
-    ::setenv("ATTNC_KERNEL_CACHE", test_kernel_cache().c_str(), 1);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-}
-
-int wait_for(pid_t pid) {
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-    return status;
+    const Strings tuning = tune_in(
+        folder,
+        {"--effort", "quick", "--kernel", "project_heads,project_out", "--schedule",
+         "project_heads.rows:1,project_heads_tail.rows:0,project_out.rows:1,project_out_tail.rows:0"});
+    return start_attnc(tuning, log, [] { ::setenv("ATTNC_KERNEL_CACHE", test_kernel_cache().c_str(), 1); });
 }
 
 size_t journal_bytes(const TestFolder& folder) {
@@ -262,7 +244,7 @@ TEST(Tune, InterruptedItEndsWithoutARemainder) {
     EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
     EXPECT_THAT(contents(folder / "log"), testing::EndsWith("attnc: interrupted\n"));
     EXPECT_GT(Journal(folder / "db.journal").size(), 0U);
-    EXPECT_THAT(names_in(folder.path()), testing::Not(testing::Contains(StartsWith(".attnc-tmp"))));
+    EXPECT_THAT(names_in(folder.path()), Not(testing::Contains(StartsWith(".attnc-tmp"))));
 }
 
 }  // namespace

@@ -2,21 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "runtime/kernel_abi.h"
+#include "tests/unit/config_error.h"
 
 namespace attnc {
 namespace {
-
-std::string error_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    return "no error";
-}
 
 std::string parse_error(std::string_view text) {
     return error_of([&] { parse_config(text); });

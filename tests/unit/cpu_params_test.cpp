@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "runtime/kernel_abi.h"
+#include "tests/unit/config_error.h"
 
 namespace attnc {
 namespace {
@@ -12,15 +11,6 @@ namespace {
 constexpr const char* kAvx512 = "x86-64-linux-avx512_skylake";
 constexpr const char* kAvx2 = "x86-64-linux-avx2-fma-f16c";
 constexpr const char* kSse2 = "x86-64-linux";
-
-std::string error_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    return "no error";
-}
 
 const Config& usual() {
     static const Config config = parse_config("d512_h8_f32");

@@ -2,25 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_model.h"
+#include "tests/unit/config_error.h"
 
 namespace attnc {
 namespace {
 
 constexpr const char* kTarget = "x86-64-linux-cuda-cuda_capability_70";
-
-std::string error_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    return "no error";
-}
 
 const Config& usual() {
     static const Config config = parse_config("d512_h8_f32");
