@@ -31,11 +31,12 @@ static_assert(sizeof(attnc_config) == 9 * 8 && offsetof(attnc_config, d_model) =
               offsetof(attnc_config, head_dim) == 24 && offsetof(attnc_config, v_head_dim) == 32 &&
               offsetof(attnc_config, k_dim) == 40 && offsetof(attnc_config, v_dim) == 48 &&
               offsetof(attnc_config, flags) == 56 && offsetof(attnc_config, page_size) == 64);
-static_assert(sizeof(attnc_library) == 17 * 8 && offsetof(attnc_library, abi_version) == 0 &&
+static_assert(sizeof(attnc_library) == 18 * 8 && offsetof(attnc_library, abi_version) == 0 &&
               offsetof(attnc_library, hash) == 8 && offsetof(attnc_library, name) == 16 &&
               offsetof(attnc_library, problem) == 24 && offsetof(attnc_library, config) == 32 &&
               offsetof(attnc_library, target_count) == 104 && offsetof(attnc_library, targets) == 112 &&
-              offsetof(attnc_library, manifest) == 120 && offsetof(attnc_library, manifest_bytes) == 128);
+              offsetof(attnc_library, manifest) == 120 && offsetof(attnc_library, manifest_bytes) == 128 &&
+              offsetof(attnc_library, device) == 136);
 
 class Assembly {
 public:
@@ -135,6 +136,7 @@ void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes)
     to.quad(".Lattnc_targets");
     to.quad(".Lattnc_manifest");
     to.quad(static_cast<int64_t>(manifest_bytes));
+    to.quad(0);  // device
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "runtime/device_abi.h"
+
 /* Version of this file's contract. A runtime serves the numbers it lists and refuses all others. */
 #define ATTNC_ABI_VERSION 1
 
@@ -243,10 +245,11 @@ struct attnc_library {
     const char* name;    /* the library's name */
     const char* problem; /* canonical problem string: "d512_h8_f32" */
     attnc_config config;
-    int64_t target_count;
+    int64_t target_count; /* 0: for a device alone */
     const attnc_target_entry* targets;
     const char* manifest; /* JSON, zero-terminated */
     int64_t manifest_bytes;
+    const attnc_device_entry* device; /* null: none */
 };
 
 /* What the hooks find behind USER_CONTEXT. One per task, on the task's thread. */
@@ -257,6 +260,7 @@ typedef struct attnc_task {
     int64_t scratch_top; /* offset of the newest block's header, -1 when empty */
     int32_t error_code;  /* first failure of this task, 0 if none */
     char error_text[256];
+    const void* launch; /* on a device: what its runtime launches kernels by */
 } attnc_task;
 
 #endif
