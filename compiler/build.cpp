@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <system_error>
 #include <utility>
 
+#include "compiler/cubins.h"
 #include "compiler/files.h"
 #include "compiler/hash.h"
 #include "compiler/interrupt.h"
@@ -57,11 +59,17 @@ int cost(const KernelJob& job) {
     return 1;
 }
 
-void compile_plan(LibraryPlan& plan, const BuildRequest& request, const fs::path& folder) {
-    std::vector<PlannedKernel*> kernels;
-    for (PlannedTarget& target : plan.targets) {
-        for (PlannedKernel& kernel : target.kernels) kernels.push_back(&kernel);
-    }
+void assemble_device(PlannedDevice& device, const Ptxas& ptxas, const CompilerVersions& versions,
+                     const WorkerOptions& options) {
+    std::vector<CompiledKernel*> kernels;
+    kernels.reserve(device.kernels.size());
+    for (PlannedKernel& kernel : device.kernels) kernels.push_back(&kernel.compiled);
+    assemble_cubins(kernels, device.target.architectures, ptxas, versions, options);
+}
+
+void compile_plan(LibraryPlan& plan, const BuildRequest& request, const fs::path& folder,
+                  const std::optional<Ptxas>& ptxas) {
+    std::vector<PlannedKernel*> kernels = kernels_of(plan);
     std::stable_sort(kernels.begin(), kernels.end(), [](const PlannedKernel* a, const PlannedKernel* b) {
         return cost(a->job) > cost(b->job);
     });
@@ -79,20 +87,31 @@ void compile_plan(LibraryPlan& plan, const BuildRequest& request, const fs::path
     };
     std::vector<CompiledKernel> compiled = compile_kernels(jobs, plan.versions, options);
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i]->compiled = std::move(compiled[i]);
+    if (ptxas) assemble_device(*plan.device, *ptxas, plan.versions, options);
 }
 
-// What was emitted beside the objects, under the names that it gets in the output folder.
-void collect_emitted(const LibraryPlan& plan, const fs::path& objects, const fs::path& finished) {
-    for (const PlannedTarget& target : plan.targets) {
-        for (const PlannedKernel& kernel : target.kernels) {
-            for (const char* suffix : {".s", ".stmt", ".ll"}) {
-                const fs::path from = objects / (kernel.job.symbol + suffix);
-                if (!fs::exists(from)) continue;
-                move_file(from, finished / fmt::format("{}.{}.{}{}", plan.name, kernel.job.kernel,
-                                                       target.name, suffix));
-            }
+// What was emitted beside the objects of a target, under the names that it gets in the output folder.
+void collect_emitted(const std::vector<PlannedKernel>& kernels, const std::string& prefix,
+                     const std::string& target, const fs::path& objects, const fs::path& finished) {
+    for (const PlannedKernel& kernel : kernels) {
+        for (const char* suffix : {".s", ".stmt", ".ll", ".ptx"}) {
+            const fs::path from = objects / (kernel.job.symbol + suffix);
+            if (!fs::exists(from)) continue;
+            move_file(from, finished / fmt::format("{}.{}.{}{}", prefix, kernel.job.kernel, target, suffix));
         }
     }
+}
+
+void collect_emitted(const LibraryPlan& plan, const BuildRequest& request, const fs::path& objects,
+                     const fs::path& finished) {
+    for (const PlannedTarget& target : plan.targets)
+        collect_emitted(target.kernels, plan.name, target.name, objects, finished);
+    if (!plan.device) return;
+    if (!request.emit_assembly) {  // PTX is there in any case
+        for (const PlannedKernel& kernel : plan.device->kernels)
+            fs::remove(device_code_file(kernel.compiled.object));
+    }
+    collect_emitted(plan.device->kernels, plan.name, plan.device->target.name, objects, finished);
 }
 
 void write_files(const LibraryPlan& plan, const BuildRequest& request, const fs::path& work,
@@ -109,7 +128,7 @@ void write_files(const LibraryPlan& plan, const BuildRequest& request, const fs:
     for (const std::string& header : runtime_headers()) {
         duplicate_file(installation.include_folder / header, finished / header);
     }
-    collect_emitted(plan, work, finished);
+    collect_emitted(plan, request, work, finished);
 }
 
 std::vector<fs::path> move_files(const fs::path& finished, const fs::path& output) {
@@ -134,6 +153,9 @@ std::vector<fs::path> move_files(const fs::path& finished, const fs::path& outpu
 BuildResult build_library(const BuildRequest& request) {
     LibraryPlan plan = plan_library(request);
     find_llvm_tools();  // so that what is missing is said before anything is compiled
+    std::optional<Ptxas> ptxas;
+    if (plan.device && !plan.device->target.architectures.empty()) ptxas = find_ptxas();
+    if (ptxas) plan.ptxas = ptxas->version;
     const OutputFolder output(request.output);
     const TemporaryFolder temporary(request.output);
     const fs::path work = temporary.path() / "work";
@@ -141,7 +163,7 @@ BuildResult build_library(const BuildRequest& request) {
     make_folder(work);
     make_folder(finished);
 
-    compile_plan(plan, request, work);
+    compile_plan(plan, request, work, ptxas);
     write_files(plan, request, work, finished);
     check_interrupt();
 
@@ -151,11 +173,8 @@ BuildResult build_library(const BuildRequest& request) {
     result.header = request.output / (plan.name + ".h");
     result.manifest = request.output / (plan.name + ".json");
     result.files = move_files(finished, request.output);
-    for (const PlannedTarget& target : plan.targets) {
-        for (const PlannedKernel& kernel : target.kernels) {
-            ++(kernel.compiled.cached ? result.kernels_cached : result.kernels_compiled);
-        }
-    }
+    for (const PlannedKernel* kernel : kernels_of(plan))
+        ++(kernel->compiled.cached ? result.kernels_cached : result.kernels_compiled);
     return result;
 }
 

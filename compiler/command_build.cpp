@@ -53,7 +53,8 @@ void add_build_command(CLI::App& app) {
     command
         ->add_option(
             "--target", options->request.targets,
-            "Instruction sets, by Halide's names, separated by commas; default: attnc list --targets")
+            "Instruction sets, by Halide's names, and devices, separated by commas: cpu (the usual set), cuda, "
+            "cuda-sm_80 (with a cubin by ptxas); default: cpu")
         ->delimiter(',')
         ->allow_extra_args(false);
     add_tuning_options(*command, options->tuning);
@@ -64,8 +65,10 @@ void add_build_command(CLI::App& app) {
     command->add_option("--schedule", options->request.schedule,
                         "Parameters that differ from the built-in defaults, without asking records: "
                         "panel:32,attend.rows:48");
+    command->add_option("--cuda-schedule", options->request.cuda_schedule,
+                        "The same for CUDA: panel:64,attend.threads_y:16");
     command
-        ->add_option("--emit", options->emit, "Also write per kernel: asm, stmt (Halide's statements), llvm")
+        ->add_option("--emit", options->emit, "Also write per kernel: asm (on a device PTX, too), stmt (Halide's statements), llvm")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::IsMember({"asm", "stmt", "llvm"}));
@@ -81,7 +84,9 @@ void add_build_command(CLI::App& app) {
         "  attnc build --d-model 512 --num-heads 8 --name my_attention -o generated\n"
         "writes generated/libmy_attention.a, my_attention.h and .json, the runtime with its headers, and "
         "files for\n"
-        "CMake and pkg-config.");
+        "CMake and pkg-config.\n"
+        "  attnc build --d-model 512 --num-heads 8 --target cpu,cuda -o generated\n"
+        "also has code for NVIDIA's devices, for layers whose options name the target cuda.");
     command->callback([options] { run(*options); });
 }
 

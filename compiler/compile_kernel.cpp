@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "compiler/device_code.h"
 #include "compiler/elf_file.h"
 #include "compiler/files.h"
 #include "compiler/hash.h"
@@ -84,11 +85,12 @@ const Halide::Internal::LoweredFunc& entry(const Halide::Module& module, const K
     throw std::runtime_error(fmt::format("the module has no function {}", job.symbol));
 }
 
-std::vector<std::string> argument_names(const Halide::Internal::LoweredFunc& function) {
+std::vector<std::string> argument_names(const Halide::Internal::LoweredFunc& function, bool device) {
     std::vector<std::string> names;
     for (const Halide::Internal::LoweredArgument& argument : function.args) {
-        if (argument_by_name(argument.name) < 0) {
-            throw std::runtime_error(fmt::format("argument '{}' is not in ATTNC_ARGUMENTS", argument.name));
+        if ((device ? device_argument_by_name(argument.name) : argument_by_name(argument.name)) < 0) {
+            throw std::runtime_error(fmt::format("argument '{}' is not in {}", argument.name,
+                                                 device ? "ATTNC_DEVICE_ARGUMENTS" : "ATTNC_ARGUMENTS"));
         }
         names.push_back(argument.name);
     }
@@ -104,7 +106,7 @@ void check_symbols(const ElfObject& object, const KernelJob& job) {
             throw std::runtime_error("has a parallel loop: a CPU kernel works on the slice that it is given");
         }
         bool expected = symbol.defined ? symbol.name == job.symbol || symbol.name == job.symbol + "_argv"
-                                       : is_allowed_undefined(symbol.name);
+                                       : is_allowed_undefined(symbol.name, is_device_target(job.target));
         if (!expected) {
             throw std::runtime_error(
                 fmt::format("{} the symbol {}", symbol.defined ? "defines" : "calls", symbol.name));
@@ -130,11 +132,17 @@ void compile_kernel(const KernelJob& job, const fs::path& prefix, const Emit& em
     Halide::set_compiler_stack_size(0);  // the sanitizer doesn't follow Halide to a stack of its own
 #endif
 
-    const Halide::Module module = build_module(job);
+    Halide::Module module = build_module(job);
     const Halide::Internal::LoweredFunc& function = entry(module, job);
+    const bool device = is_device_target(job.target);
     KernelInfo info;
-    info.arguments = argument_names(function);
+    info.arguments = argument_names(function, device);
     info.scratch_bytes = heap_bytes(function.body);
+    if (device) {
+        const std::string code = take_device_code(module, job);
+        info.device_code_bytes = static_cast<int64_t>(code.size());
+        write_file(device_code_file(prefix.string() + ".o"), code);
+    }
 
     const Halide::Buffer<uint8_t> code = module.compile_to_buffer();
     const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size_in_bytes());

@@ -19,40 +19,60 @@ KernelCache::KernelCache(fs::path folder, CompilerVersions versions)
     make_folder(folder_);
 }
 
-fs::path KernelCache::entry(const KernelJob& job) const {
-    const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", versions_.identity, job.kernel, job.config,
-                                        job.schedule, job.target, job.symbol);
-    return folder_ / (hash128_hex(key) + ".kernel");
+std::string KernelCache::key_of(const KernelJob& job) const {
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", versions_.identity, job.kernel, job.config, job.schedule,
+                       job.target, job.symbol, job.registers);
 }
 
-// An entry is a line with the hash of the rest, a line of JSON, and the object.
-std::optional<KernelInfo> KernelCache::take(const KernelJob& job, const fs::path& object) const {
-    const fs::path path = entry(job);
+fs::path KernelCache::entry(const std::string& key) const { return folder_ / (hash128_hex(key) + ".kernel"); }
+
+// An entry is a line with the hash of the rest, and the rest.
+std::optional<std::string> KernelCache::take_bytes(const std::string& key) const {
+    const fs::path path = entry(key);
     std::error_code error;
     if (!fs::exists(path, error)) return std::nullopt;
     const std::string bytes = read_file(path);
     const size_t hash_end = bytes.find('\n');
     if (hash_end == std::string::npos) return std::nullopt;
-    const std::string rest = bytes.substr(hash_end + 1);
+    std::string rest = bytes.substr(hash_end + 1);
     if (hash128_hex(rest) != std::string_view(bytes).substr(0, hash_end)) return std::nullopt;
-    const size_t info_end = rest.find('\n');
-    if (info_end == std::string::npos) return std::nullopt;
-    write_file(object, std::string_view(rest).substr(info_end + 1));
-    return parse_kernel_info(rest.substr(0, info_end));
+    return rest;
 }
 
-void KernelCache::add(const KernelJob& job, const fs::path& object, const KernelInfo& info) const {
+void KernelCache::add_bytes(const std::string& key, const std::string& bytes) const {
     static std::atomic<int> count = 0;
-    const std::string rest = to_json(info) + "\n" + read_file(object);
     const fs::path unfinished = folder_ / fmt::format(".attnc-tmp-{}-{}", ::getpid(), count++);
     try {
-        write_file(unfinished, hash128_hex(rest) + "\n" + rest);
-        move_file(unfinished, entry(job));
+        write_file(unfinished, hash128_hex(bytes) + "\n" + bytes);
+        move_file(unfinished, entry(key));
     } catch (...) {
         std::error_code ignored;
         fs::remove(unfinished, ignored);
         throw;
     }
+}
+
+// A kernel is a line of JSON, the object, and as many bytes of a device's code as the line says.
+std::optional<KernelInfo> KernelCache::take(const KernelJob& job, const fs::path& object) const {
+    const std::optional<std::string> bytes = take_bytes(key_of(job));
+    if (!bytes) return std::nullopt;
+    const size_t info_end = bytes->find('\n');
+    if (info_end == std::string::npos) return std::nullopt;
+    const KernelInfo info = parse_kernel_info(bytes->substr(0, info_end));
+    std::string_view files = std::string_view(*bytes).substr(info_end + 1);
+    const auto device_code = static_cast<size_t>(info.device_code_bytes);
+    if (device_code > files.size()) return std::nullopt;
+    if (device_code > 0)
+        write_file(device_code_file(object), files.substr(files.size() - device_code));
+    files.remove_suffix(device_code);
+    write_file(object, files);
+    return info;
+}
+
+void KernelCache::add(const KernelJob& job, const fs::path& object, const KernelInfo& info) const {
+    std::string bytes = to_json(info) + "\n" + read_file(object);
+    if (info.device_code_bytes > 0) bytes += read_file(device_code_file(object));
+    add_bytes(key_of(job), bytes);
 }
 
 }  // namespace attnc

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "compiler/kernel_job.h"
 
@@ -15,12 +16,17 @@ public:
     // Makes the folder if it isn't there; throws std::runtime_error if it can't.
     KernelCache(std::filesystem::path folder, CompilerVersions versions);
 
-    // Writes the object if the kernel is here.
+    // Writes the object, and a device's code beside it, if the kernel is here.
     std::optional<KernelInfo> take(const KernelJob& job, const std::filesystem::path& object) const;
     void add(const KernelJob& job, const std::filesystem::path& object, const KernelInfo& info) const;
 
+    // Any other bytes that `key` decides.
+    std::optional<std::string> take_bytes(const std::string& key) const;
+    void add_bytes(const std::string& key, const std::string& bytes) const;
+
 private:
-    std::filesystem::path entry(const KernelJob& job) const;
+    std::string key_of(const KernelJob& job) const;
+    std::filesystem::path entry(const std::string& key) const;
 
     std::filesystem::path folder_;
     CompilerVersions versions_;

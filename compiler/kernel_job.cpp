@@ -17,7 +17,15 @@ namespace {
 
 #define ATTNC_X(id, name) #name,
 constexpr std::array<std::string_view, ATTNC_ARGUMENT_COUNT> kArgumentNames = {ATTNC_ARGUMENTS(ATTNC_X)};
+constexpr std::array<std::string_view, ATTNC_DEVICE_ARGUMENT_COUNT> kDeviceArgumentNames = {
+    ATTNC_DEVICE_ARGUMENTS(ATTNC_X)};
 #undef ATTNC_X
+
+template <typename Names>
+int position(const Names& names, std::string_view name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
 
 template <typename Read>
 auto read_json(const std::string& text, Read read) {
@@ -34,7 +42,8 @@ std::string to_json(const KernelInfo& info) {
     return Json{{"arguments", info.arguments},
                 {"scratch_bytes", info.scratch_bytes},
                 {"stack_bytes", info.stack_bytes},
-                {"code_bytes", info.code_bytes}}
+                {"code_bytes", info.code_bytes},
+                {"device_code_bytes", info.device_code_bytes}}
         .dump();
 }
 
@@ -45,6 +54,7 @@ KernelInfo parse_kernel_info(const std::string& json) {
         read.at("scratch_bytes").get_to(info.scratch_bytes);
         read.at("stack_bytes").get_to(info.stack_bytes);
         read.at("code_bytes").get_to(info.code_bytes);
+        read.at("device_code_bytes").get_to(info.device_code_bytes);
         return info;
     });
 }
@@ -59,11 +69,23 @@ CompilerVersions parse_compiler_versions(const std::string& json) {
     });
 }
 
+bool is_device_target(std::string_view target) {
+    return target.find("-cuda") != std::string_view::npos || target.find("-opencl") != std::string_view::npos;
+}
+
+std::filesystem::path device_code_file(std::filesystem::path object) {
+    return object.replace_extension(".ptx");
+}
+
 std::vector<std::string> worker_command(const std::filesystem::path& attnc, const KernelJob& job,
                                         const std::filesystem::path& prefix, const Emit& emit) {
     std::vector<std::string> command = {attnc.string(), "compile-kernel", "--kernel",   job.kernel,
                                         "--config",     job.config,       "--schedule", job.schedule,
                                         "--target",     job.target,       "--symbol",   job.symbol};
+    if (job.registers > 0) {
+        command.emplace_back("--registers");
+        command.push_back(std::to_string(job.registers));
+    }
     if (emit.assembly) command.emplace_back("--assembly");
     if (emit.stmt) command.emplace_back("--stmt");
     if (emit.llvm) command.emplace_back("--llvm");
@@ -72,15 +94,17 @@ std::vector<std::string> worker_command(const std::filesystem::path& attnc, cons
     return command;
 }
 
-bool is_allowed_undefined(std::string_view name) {
+bool is_allowed_undefined(std::string_view name, bool device) {
     constexpr std::array<std::string_view, 6> kExact = {"halide_malloc", "halide_free", "memcpy",
                                                         "memmove",       "memset",      "memcmp"};
-    return name.starts_with("halide_error") || std::find(kExact.begin(), kExact.end(), name) != kExact.end();
+    // halide_copy_to_device finds its buffers there, and does nothing.
+    const bool of_device = name.starts_with("halide_cuda_") || name.starts_with("halide_opencl_") ||
+                           name == "halide_copy_to_device";
+    return name.starts_with("halide_error") || position(kExact, name) >= 0 || (device && of_device);
 }
 
-int argument_by_name(std::string_view name) {
-    auto found = std::find(kArgumentNames.begin(), kArgumentNames.end(), name);
-    return found == kArgumentNames.end() ? -1 : static_cast<int>(found - kArgumentNames.begin());
-}
+int argument_by_name(std::string_view name) { return position(kArgumentNames, name); }
+
+int device_argument_by_name(std::string_view name) { return position(kDeviceArgumentNames, name); }
 
 }  // namespace attnc

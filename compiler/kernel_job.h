@@ -16,6 +16,7 @@ struct KernelJob {
     std::string schedule;  // what the kernel depends on of the target's schedule text
     std::string target;    // "x86-64-linux-avx2-fma-f16c"
     std::string symbol;    // of the function; <symbol>_argv is what a library calls
+    int64_t registers = 0;  // that a thread of a device may take; 0: any
 };
 
 struct Emit {
@@ -26,10 +27,12 @@ struct Emit {
 };
 
 struct KernelInfo {
-    std::vector<std::string> arguments;  // names from ATTNC_ARGUMENTS, in argv's order
+    // Names from ATTNC_ARGUMENTS, for a device from ATTNC_DEVICE_ARGUMENTS, in argv's order.
+    std::vector<std::string> arguments;
     int64_t scratch_bytes = 0;           // heap that one call takes at most
     int64_t stack_bytes = 0;             // stack that one call takes at most
     int64_t code_bytes = 0;
+    int64_t device_code_bytes = 0;  // of a kernel for a device
 };
 std::string to_json(const KernelInfo& info);            // one line
 KernelInfo parse_kernel_info(const std::string& json);  // throws std::runtime_error
@@ -37,16 +40,23 @@ KernelInfo parse_kernel_info(const std::string& json);  // throws std::runtime_e
 // Most stack that a kernel may take: threads of any host have more than that.
 constexpr int64_t kMaxStackBytes = 64 * 1024;
 
-// Files that a worker writes: <prefix>.o and <prefix>.json; .s, .stmt and .ll where asked for.
+// Whether a kernel for Halide's target runs on a device: CUDA, or OpenCL in tests.
+bool is_device_target(std::string_view target);
+
+// What lies beside the object of a kernel for a device: its PTX, of a twin its OpenCL source.
+std::filesystem::path device_code_file(std::filesystem::path object);
+
+// Files that a worker writes: <prefix>.o and <prefix>.json, for a device .ptx; .s, .stmt and .ll where asked for.
 std::vector<std::string> worker_command(const std::filesystem::path& attnc, const KernelJob& job,
                                         const std::filesystem::path& prefix, const Emit& emit);
 
 // Names that a kernel's object may leave undefined: the hooks that the runtime implements, and memory functions that
-// LLVM calls by itself.
-bool is_allowed_undefined(std::string_view name);
+// LLVM calls by itself. One for a device launches, and neither allocates nor copies.
+bool is_allowed_undefined(std::string_view name, bool device);
 
 // Position in ATTNC_ARGUMENTS, or -1.
 int argument_by_name(std::string_view name);
+int device_argument_by_name(std::string_view name);  // in ATTNC_DEVICE_ARGUMENTS
 
 // What the worker's code is made with.
 struct CompilerVersions {

@@ -1,18 +1,13 @@
 #include "compiler/kernel_workers.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "compiler/files.h"
 #include "compiler/kernel_cache.h"
+#include "compiler/parallel_jobs.h"
 #include "compiler/subprocess.h"
 
 namespace attnc {
@@ -22,12 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kVersionsTimeLimit{60};
-
-int available_cpus() {
-    cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return std::max(1, CPU_COUNT(&set));
-}
 
 // The reason is the worker's last line: it has one line for what it refuses, and LLVM prints one before it aborts.
 [[noreturn]] void fail(const KernelJob& job, const ProcessResult& result, const WorkerOptions& options) {
@@ -74,33 +63,8 @@ std::vector<CompiledKernel> compile_kernels(const std::vector<KernelJob>& jobs,
     if (!options.cache.empty()) cache = std::make_unique<KernelCache>(options.cache, versions);
 
     std::vector<CompiledKernel> kernels(jobs.size());
-    std::atomic<size_t> next = 0;
-    std::mutex mutex;  // of what follows
-    std::exception_ptr failure;
-    int done = 0;
-    const auto work = [&] {
-        for (;;) {
-            const size_t index = next++;
-            if (index >= jobs.size()) return;
-            try {
-                kernels[index] = obtain(jobs[index], options, cache.get());
-            } catch (...) {
-                const std::lock_guard<std::mutex> lock(mutex);
-                if (!failure) failure = std::current_exception();
-                next = jobs.size();
-                return;
-            }
-            const std::lock_guard<std::mutex> lock(mutex);
-            ++done;
-            if (options.progress) options.progress(done, static_cast<int>(jobs.size()));
-        }
-    };
-    const auto wanted = static_cast<size_t>(options.jobs > 0 ? options.jobs : available_cpus());
-    {
-        std::vector<std::jthread> threads;
-        for (size_t i = 0; i < std::min(wanted, jobs.size()); ++i) threads.emplace_back(work);
-    }
-    if (failure) std::rethrow_exception(failure);
+    for_each_job(jobs.size(), options.jobs, options.progress,
+                 [&](size_t n) { kernels[n] = obtain(jobs[n], options, cache.get()); });
     return kernels;
 }
 

@@ -22,10 +22,18 @@ struct WorkerOptions {
     std::function<void(int done, int all)> progress;
 };
 
+// Code of a device for one architecture.
+struct Cubin {
+    int architecture = 0;  // 80: sm_80
+    std::filesystem::path file;
+    int64_t bytes = 0;
+};
+
 struct CompiledKernel {
-    std::filesystem::path object;
+    std::filesystem::path object;  // on a device with device_code_file beside it
     KernelInfo info;
     bool cached = false;
+    std::vector<Cubin> cubins;  // where a device's architectures are asked for
 };
 
 // In the jobs' order. The first kernel that fails ends the others; it throws std::runtime_error with the reason and a

@@ -5,6 +5,8 @@
 #include "compiler/hash.h"
 #include "compiler/targets.h"
 #include "runtime/kernel_abi.h"
+#include "schedules/cuda_model.h"
+#include "stages/device_kernels.h"
 
 namespace attnc {
 
@@ -20,10 +22,49 @@ FoundSchedule find_schedule(const Config& config, const std::string& target, con
     return found;
 }
 
+std::string describe_origin(const std::string& option, const std::string& overrides) {
+    return overrides.empty() ? "built-in default"
+                             : fmt::format("built-in default, then {} {}", option, overrides);
+}
+
 std::string describe_origin(const FoundSchedule& found, const std::string& overrides) {
-    if (!overrides.empty()) return fmt::format("built-in default, then --schedule {}", overrides);
-    if (!found.record) return "built-in default";
+    if (!found.record) return describe_origin("--schedule", overrides);
     return fmt::format("record of {}: {}", found.file, describe_record(*found.record));
+}
+
+// The CPU's kernel whose parameters a device's kernel has; -1: none.
+int scheduled_as(int kernel) {
+    switch (kernel) {
+        case ATTNC_DEVICE_KERNEL_PROJECT_HEADS:
+            return ATTNC_KERNEL_PROJECT_HEADS;
+        case ATTNC_DEVICE_KERNEL_PROJECT_OUT:
+            return ATTNC_KERNEL_PROJECT_OUT;
+        case ATTNC_DEVICE_KERNEL_ATTEND:
+            return ATTNC_KERNEL_ATTEND;
+        case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
+        case ATTNC_DEVICE_KERNEL_ATTEND_GUARDED:
+            return ATTNC_KERNEL_ATTEND_MASKED;
+        case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:
+            return ATTNC_KERNEL_ATTEND_DECODE;
+        case ATTNC_DEVICE_KERNEL_ATTEND_PROBS:
+        case ATTNC_DEVICE_KERNEL_ATTEND_SCORES:
+            return ATTNC_KERNEL_ATTEND_PROBS;
+        default:
+            return -1;
+    }
+}
+
+KernelJob device_job(const Config& config, const PlannedDevice& device, int kernel) {
+    KernelJob job = {.kernel = device_kernel_name(kernel),
+                     .config = device_kernel_config(config, kernel),
+                     .schedule = "",
+                     .target = device.target.halide,
+                     .symbol = device_kernel_symbol(kernel)};
+    const int scheduled = scheduled_as(kernel);
+    if (scheduled < 0) return job;
+    job.schedule = to_string(device.schedule);
+    job.registers = cuda_resources(device.schedule, config, scheduled).registers;
+    return job;
 }
 
 }  // namespace
@@ -56,6 +97,33 @@ PlannedTarget plan_target(const Config& config, const std::string& target, const
     return planned;
 }
 
+PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const std::string& overrides) {
+    PlannedDevice planned;
+    planned.target = target;
+    planned.schedule = parse_cuda_schedule(overrides, default_cuda_schedule(config));
+    planned.schedule_origin = describe_origin("--cuda-schedule", overrides);
+    // The twin for tests has no device that limits it.
+    if (target.is_cuda()) check_cuda_schedule(planned.schedule, config, target.halide);
+    for (const int kernel : device_kernels_of(config)) {
+        PlannedKernel entry;
+        entry.kernel = kernel;
+        entry.job = device_job(config, planned, kernel);
+        planned.kernels.push_back(std::move(entry));
+    }
+    return planned;
+}
+
+std::vector<PlannedKernel*> kernels_of(LibraryPlan& plan) {
+    std::vector<PlannedKernel*> kernels;
+    for (PlannedTarget& target : plan.targets) {
+        for (PlannedKernel& kernel : target.kernels) kernels.push_back(&kernel);
+    }
+    if (plan.device) {
+        for (PlannedKernel& kernel : plan.device->kernels) kernels.push_back(&kernel);
+    }
+    return kernels;
+}
+
 LibraryPlan plan_library(const BuildRequest& request) {
     LibraryPlan plan;
     plan.config = complete(request.config);
@@ -66,9 +134,20 @@ LibraryPlan plan_library(const BuildRequest& request) {
 
     // What schedules are, not where they are from: equal code has an equal hash.
     std::string identity = fmt::format("abi {}\n{}\n{}\n", ATTNC_ABI_VERSION, plan.name, plan.problem);
-    for (const std::string& target : order_targets(request.targets)) {
+    const ChosenTargets targets = choose_targets(request.targets);
+    if (!targets.device && !request.cuda_schedule.empty())
+        throw ConfigError("--cuda-schedule is given, but no target cuda");
+    if (targets.cpus.empty() && !request.schedule.empty())
+        throw ConfigError("--schedule is given, but no target that is a CPU; a device has --cuda-schedule");
+    for (const std::string& target : targets.cpus) {
         plan.targets.push_back(plan_target(plan.config, target, request.tuning, request.schedule));
         identity += fmt::format("{} {}\n", target, to_string(plan.targets.back().schedule));
+    }
+    if (targets.device) {
+        plan.device = plan_device(plan.config, *targets.device, request.cuda_schedule);
+        identity += fmt::format("{} {}\n", targets.device->halide, to_string(plan.device->schedule));
+        for (const int architecture : targets.device->architectures)
+            identity += fmt::format("sm_{}\n", architecture);
     }
     plan.hash = hash64(identity);
     plan.symbol = fmt::format("attnc_lib_{}_{:016x}", plan.name, plan.hash);

@@ -3,19 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/build.h"
 #include "compiler/kernel_job.h"
 #include "compiler/kernel_workers.h"
+#include "compiler/targets.h"
 #include "schedules/cpu_params.h"
+#include "schedules/cuda_params.h"
 #include "stages/config.h"
 
 namespace attnc {
 
 struct PlannedKernel {
-    int kernel = 0;  // ATTNC_KERNEL_*
+    int kernel = 0;  // ATTNC_KERNEL_*, on a device ATTNC_DEVICE_KERNEL_*
     KernelJob job;
     CompiledKernel compiled;
 };
@@ -29,6 +32,13 @@ struct PlannedTarget {
     std::vector<PlannedKernel> kernels;
 };
 
+struct PlannedDevice {
+    DeviceTarget target;
+    CudaSchedule schedule;
+    std::string schedule_origin;  // as above
+    std::vector<PlannedKernel> kernels;
+};
+
 struct LibraryPlan {
     std::string name;
     std::string problem;                 // canonical
@@ -37,7 +47,9 @@ struct LibraryPlan {
     std::string symbol;                  // "attnc_lib_<name>_<hash>"
     std::vector<Sizes> tuned_for;        // sizes that schedules were chosen for; empty: any
     std::vector<PlannedTarget> targets;  // best first
+    std::optional<PlannedDevice> device;
     CompilerVersions versions;
+    std::string ptxas;  // its version, if cubins are asked for
 };
 
 // Throws ConfigError for whatever in the request can't be.
@@ -46,6 +58,12 @@ LibraryPlan plan_library(const BuildRequest& request);
 // A target with the schedule that `tuning` finds or, if `overrides` isn't empty, the default with them laid over it. Checked.
 PlannedTarget plan_target(const Config& config, const std::string& target, const BuildTuning& tuning,
                           const std::string& overrides);
+
+// The same for a device, whose schedules no record has.
+PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const std::string& overrides);
+
+// All kernels of the library, those of CPUs first.
+std::vector<PlannedKernel*> kernels_of(LibraryPlan& plan);
 
 // How one kernel of a layer is compiled under a schedule.
 KernelJob kernel_job(const Config& config, const std::string& target, const CpuSchedule& schedule,

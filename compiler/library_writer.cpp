@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kHalidePrefix = "halide_";
 constexpr std::string_view kRuntimePrefix = "attnc_abi1_";
+constexpr std::string_view kTwinPrefix = "attnc_abi1_opencl_";  // of a program with tests
 static_assert(ATTNC_ABI_VERSION == 1, "the prefix of the hooks names the ABI");
 
 std::set<std::string> global_names(const ElfObject& object, bool defined) {
@@ -56,7 +57,8 @@ void check_finished(const ElfObject& object, const LibraryPlan& plan, const fs::
     }
     for (const std::string& name : global_names(object, false)) {
         const bool hook = name.starts_with(kRuntimePrefix);
-        if (hook ? !hooks.contains(name) : !is_allowed_undefined(name)) {
+        if (plan.device && !plan.device->target.is_cuda() && name.starts_with(kTwinPrefix)) continue;
+        if (hook ? !hooks.contains(name) : !is_allowed_undefined(name, false)) {
             throw std::runtime_error(
                 fmt::format("the library needs {}, which the runtime does not have", name));
         }
@@ -78,6 +80,10 @@ void write_archive(const LibraryPlan& plan, const std::string& manifest, const f
     std::vector<std::string> join = {tools.lld, "-r", "-o", joined.string(), table_object.string()};
     for (const PlannedTarget& target : plan.targets) {
         for (const PlannedKernel& kernel : target.kernels) join.push_back(kernel.compiled.object.string());
+    }
+    if (plan.device) {
+        for (const PlannedKernel& kernel : plan.device->kernels)
+            join.push_back(kernel.compiled.object.string());
     }
     run_tool(join);
 

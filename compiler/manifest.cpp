@@ -126,6 +126,39 @@ Json target_json(const PlannedTarget& target, const LibraryPlan& plan) {
             {"kernels", kernels}};
 }
 
+Json device_layout_json(const CudaLayout& layout) {
+    return {{"panel", layout.panel},
+            {"out_panel", layout.out_panel},
+            {"threads_x", layout.threads_x},
+            {"tile_kv", layout.tile_kv},
+            {"split_kv", layout.split_kv}};
+}
+
+Json device_kernel_json(const PlannedKernel& kernel) {
+    Json cubins = Json::object();
+    for (const Cubin& cubin : kernel.compiled.cubins)
+        cubins[fmt::format("sm_{}", cubin.architecture)] = cubin.bytes;
+    const KernelInfo& info = kernel.compiled.info;
+    return {{"name", kernel.job.kernel},        {"config", kernel.job.config},
+            {"arguments", info.arguments},      {"code_bytes", info.code_bytes},
+            {"ptx_bytes", info.device_code_bytes}, {"cubin_bytes", cubins}};
+}
+
+Json device_json(const PlannedDevice& device, const std::string& ptxas) {
+    Json kernels = Json::array(), architectures = Json::array();
+    for (const PlannedKernel& kernel : device.kernels) kernels.push_back(device_kernel_json(kernel));
+    for (const int architecture : device.target.architectures)
+        architectures.push_back(fmt::format("sm_{}", architecture));
+    return {{"name", device.target.name},
+            {"halide_target", device.target.halide},
+            {"cubins", architectures},
+            {"ptxas", ptxas.empty() ? Json(nullptr) : Json(ptxas)},
+            {"layout", device_layout_json(device.schedule.layout)},
+            {"schedule", to_string(device.schedule)},
+            {"schedule_origin", device.schedule_origin},
+            {"kernels", kernels}};
+}
+
 bool is_manifest(const Json& json) {
     return json.is_object() && json.contains("attnc") && json.contains("targets") && json.contains("problem");
 }
@@ -174,12 +207,31 @@ std::string describe_target(const Json& target) {
     return text;
 }
 
+std::string describe_device(const Json& device) {
+    const Json& cubins = device.at("cubins");
+    std::string text = fmt::format("\n{}\n  schedule  {} ({})\n  code      PTX{}{}\n",
+                                   device.at("name").get<std::string>(), device.at("schedule").get<std::string>(),
+                                   device.at("schedule_origin").get<std::string>(),
+                                   cubins.empty() ? "" : "; cubins for ", cubins.empty() ? "" : joined(cubins));
+    text += fmt::format("  {:<20}{:>10}{:>10}", "kernel", "host code", "ptx");
+    for (const Json& name : cubins) text += fmt::format("{:>10}", name.get<std::string>());
+    text += "\n";
+    for (const Json& kernel : device.at("kernels")) {
+        text += fmt::format("  {:<20}{:>10}{:>10}", kernel.at("name").get<std::string>(),
+                            kernel.at("code_bytes").get<int64_t>(), kernel.at("ptx_bytes").get<int64_t>());
+        for (const auto& [name, bytes] : kernel.at("cubin_bytes").items())
+            text += fmt::format("{:>10}", bytes.get<int64_t>());
+        text += "\n";
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string manifest_json(const LibraryPlan& plan) {
     Json targets = Json::array();
     for (const PlannedTarget& target : plan.targets) targets.push_back(target_json(target, plan));
-    const Json manifest = {
+    Json manifest = {
         {"attnc", {{"version", kVersion}, {"abi", ATTNC_ABI_VERSION}}},
         {"halide", plan.versions.halide},
         {"llvm", plan.versions.llvm},
@@ -190,6 +242,7 @@ std::string manifest_json(const LibraryPlan& plan) {
         {"tuned_for", sizes_json(plan.tuned_for)},
         {"targets", targets},
     };
+    if (plan.device) manifest["device"] = device_json(*plan.device, plan.ptxas);
     return manifest.dump(2) + "\n";
 }
 
@@ -225,6 +278,7 @@ std::string describe_manifest(const std::string& json) {
         const Json& tuned_for = manifest.at("tuned_for");
         if (!tuned_for.empty()) text += fmt::format("for {}\n", joined(tuned_for));
         for (const Json& target : manifest.at("targets")) text += describe_target(target);
+        if (manifest.contains("device")) text += describe_device(manifest.at("device"));
         return text;
     } catch (const Json::exception& error) {
         throw std::runtime_error(fmt::format("damaged manifest: {}", error.what()));

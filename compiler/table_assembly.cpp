@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <vector>
 
 #include "compiler/library_writer.h"
 #include "compiler/manifest.h"
@@ -38,6 +40,23 @@ static_assert(sizeof(attnc_library) == 18 * 8 && offsetof(attnc_library, abi_ver
               offsetof(attnc_library, manifest) == 120 && offsetof(attnc_library, manifest_bytes) == 128 &&
               offsetof(attnc_library, device) == 136);
 
+static_assert(sizeof(attnc_device_image) == 3 * 8 && offsetof(attnc_device_image, architecture) == 0 &&
+              offsetof(attnc_device_image, data) == 8 && offsetof(attnc_device_image, bytes) == 16);
+static_assert(sizeof(attnc_device_kernel) == 5 * 8 && offsetof(attnc_device_kernel, run) == 0 &&
+              offsetof(attnc_device_kernel, arguments) == 8 &&
+              offsetof(attnc_device_kernel, argument_count) == 16 &&
+              offsetof(attnc_device_kernel, images) == 24 &&
+              offsetof(attnc_device_kernel, image_count) == 32);
+static_assert(sizeof(attnc_device_layout) == 8 * 8 && offsetof(attnc_device_layout, panel) == 0 &&
+              offsetof(attnc_device_layout, out_panel) == 8 && offsetof(attnc_device_layout, depth) == 16 &&
+              offsetof(attnc_device_layout, out_depth) == 24 && offsetof(attnc_device_layout, tile_kv) == 32 &&
+              offsetof(attnc_device_layout, split_kv) == 40 && offsetof(attnc_device_layout, tile_q) == 48 &&
+              offsetof(attnc_device_layout, decode_rows) == 56);
+static_assert(sizeof(attnc_device_entry) ==
+                  10 * 8 + ATTNC_DEVICE_KERNEL_COUNT * sizeof(attnc_device_kernel) &&
+              offsetof(attnc_device_entry, name) == 0 && offsetof(attnc_device_entry, runtime) == 8 &&
+              offsetof(attnc_device_entry, layout) == 16 && offsetof(attnc_device_entry, kernels) == 80);
+
 class Assembly {
 public:
     void line(const std::string& text) { text_ += text + "\n"; }
@@ -50,22 +69,31 @@ public:
     void quad(const std::string& symbol) { line(".quad " + symbol); }
     void string(const std::string& label_name, const std::string& text) {
         label(label_name);
+        line(fmt::format(".asciz \"{}\"", escaped(text)));
+    }
+    // The bytes of a file.
+    void file(const std::string& label_name, const std::filesystem::path& path) {
+        label(label_name);
+        line(fmt::format(".incbin \"{}\"", escaped(path.string())));
+    }
+    const std::string& text() const { return text_; }
+
+private:
+    static std::string escaped(const std::string& text) {
         std::string escaped;
         for (char c : text) {
             const auto byte = static_cast<unsigned char>(c);
             const bool plain = byte >= ' ' && byte < 127 && c != '"' && c != '\\';
             escaped += plain ? std::string(1, c) : fmt::format("\\{:03o}", byte);
         }
-        line(fmt::format(".asciz \"{}\"", escaped));
+        return escaped;
     }
-    const std::string& text() const { return text_; }
 
-private:
     std::string text_;
 };
 
-const PlannedKernel* find_kernel(const PlannedTarget& target, int kernel) {
-    for (const PlannedKernel& planned : target.kernels) {
+const PlannedKernel* find_kernel(const std::vector<PlannedKernel>& kernels, int kernel) {
+    for (const PlannedKernel& planned : kernels) {
         if (planned.kernel == kernel) return &planned;
     }
     return nullptr;
@@ -101,7 +129,7 @@ void write_target(Assembly& to, const LibraryPlan& plan, size_t index) {
     to.quad(params.attend_single.rows);
     to.quad(target.schedule.layout.split_kv);
     for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) {
-        const PlannedKernel* planned = find_kernel(target, kernel);
+        const PlannedKernel* planned = find_kernel(target.kernels, kernel);
         if (planned == nullptr) {
             for (int field = 0; field < 4; ++field) to.quad(0);
             continue;
@@ -113,6 +141,8 @@ void write_target(Assembly& to, const LibraryPlan& plan, size_t index) {
         to.quad(info.scratch_bytes);
     }
 }
+
+constexpr const char* kDeviceLabel = ".Lattnc_device";
 
 void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes) {
     int64_t hash = 0;
@@ -136,7 +166,80 @@ void write_library(Assembly& to, const LibraryPlan& plan, size_t manifest_bytes)
     to.quad(".Lattnc_targets");
     to.quad(".Lattnc_manifest");
     to.quad(static_cast<int64_t>(manifest_bytes));
-    to.quad(0);  // device
+    to.quad(plan.device ? std::string(kDeviceLabel) : "0");
+}
+
+// ---- A device
+
+std::string device_arguments_label(int kernel) { return fmt::format(".Lattnc_device_arguments_{}", kernel); }
+std::string images_label(int kernel) { return fmt::format(".Lattnc_device_images_{}", kernel); }
+std::string ptx_label(int kernel) { return fmt::format(".Lattnc_device_ptx_{}", kernel); }
+std::string cubin_label(int kernel, int architecture) {
+    return fmt::format(".Lattnc_device_cubin_{}_{}", kernel, architecture);
+}
+
+void write_device_code(Assembly& to, const PlannedDevice& device) {
+    to.string(".Lattnc_device_name", device.target.name);
+    to.align();
+    for (const PlannedKernel& kernel : device.kernels) {
+        to.label(device_arguments_label(kernel.kernel));
+        for (const std::string& name : kernel.compiled.info.arguments) to.quad(device_argument_by_name(name));
+    }
+    for (const PlannedKernel& kernel : device.kernels) {
+        for (const Cubin& cubin : kernel.compiled.cubins) {
+            to.align();
+            to.file(cubin_label(kernel.kernel, cubin.architecture), cubin.file);
+        }
+        to.file(ptx_label(kernel.kernel), device_code_file(kernel.compiled.object));
+        to.line(".byte 0");
+    }
+}
+
+void write_device_images(Assembly& to, const PlannedDevice& device) {
+    for (const PlannedKernel& kernel : device.kernels) {
+        to.label(images_label(kernel.kernel));
+        for (const Cubin& cubin : kernel.compiled.cubins) {
+            to.quad(cubin.architecture);
+            to.quad(cubin_label(kernel.kernel, cubin.architecture));
+            to.quad(cubin.bytes);
+        }
+        to.quad(0);
+        to.quad(ptx_label(kernel.kernel));
+        to.quad(kernel.compiled.info.device_code_bytes);
+    }
+}
+
+void write_device_layout(Assembly& to, const CudaSchedule& schedule) {
+    constexpr int64_t kRowsOfThread = 4;
+    const CudaParams& params = schedule.params;
+    to.quad(schedule.layout.panel);
+    to.quad(schedule.layout.out_panel);
+    to.quad(params.project_heads.depth);
+    to.quad(params.project_out.depth);
+    to.quad(schedule.layout.tile_kv);
+    to.quad(schedule.layout.split_kv);
+    to.quad(kRowsOfThread * params.attend.threads_y);         // tile_q
+    to.quad(kRowsOfThread * params.attend_decode.threads_y);  // decode_rows
+}
+
+void write_device(Assembly& to, const PlannedDevice& device) {
+    write_device_images(to, device);
+    to.label(kDeviceLabel);
+    to.quad(".Lattnc_device_name");
+    to.quad("attnc_abi1_cuda");
+    write_device_layout(to, device.schedule);
+    for (int kernel = 0; kernel < ATTNC_DEVICE_KERNEL_COUNT; ++kernel) {
+        const PlannedKernel* planned = find_kernel(device.kernels, kernel);
+        if (planned == nullptr) {
+            for (int field = 0; field < 5; ++field) to.quad(0);
+            continue;
+        }
+        to.quad(planned->job.symbol + "_argv");
+        to.quad(device_arguments_label(kernel));
+        to.quad(static_cast<int64_t>(planned->compiled.info.arguments.size()));
+        to.quad(images_label(kernel));
+        to.quad(static_cast<int64_t>(planned->compiled.cubins.size()) + 1);
+    }
 }
 
 }  // namespace
@@ -153,11 +256,16 @@ std::string table_assembly(const LibraryPlan& plan, const std::string& manifest)
     }
     to.align();
     write_argument_lists(to, plan);
+    if (plan.device) {
+        to.section(".rodata.attnc_device", "a");
+        write_device_code(to, *plan.device);
+    }
 
     to.section(".data.rel.ro.attnc_table", "aw");  // pointers: filled in by the loader, then read-only
     to.align();
     to.label(".Lattnc_targets");
     for (size_t t = 0; t < plan.targets.size(); ++t) write_target(to, plan, t);
+    if (plan.device) write_device(to, *plan.device);
     write_library(to, plan, manifest.size());
     to.section(".note.GNU-stack", "");
     return to.text();

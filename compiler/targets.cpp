@@ -35,13 +35,40 @@ constexpr std::array<Feature, 6> kFeatures = {{
 
 constexpr std::string_view kBaseline = "x86-64-linux";
 
+constexpr std::string_view kCpu = "cpu", kCudaArchitecture = "cuda-sm_", kTwin = "opencl";
+// PTX for this one runs on all that are newer.
+constexpr const char* kCudaHalide = "x86-64-linux-cuda-cuda_capability_70";
+constexpr const char* kTwinHalide = "x86-64-linux-opencl";
+constexpr std::array<int, 13> kArchitectures = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 120, 121};
+
+bool is_cuda_name(std::string_view name) { return name == kCudaTarget || name.starts_with(kCudaArchitecture); }
+
+// Of "cuda-sm_80".
+int architecture_of(std::string_view name) {
+    const std::string_view digits = name.substr(kCudaArchitecture.size());
+    for (const int architecture : kArchitectures) {
+        if (digits == std::to_string(architecture)) return architecture;
+    }
+    throw ConfigError(fmt::format("target '{}' is not supported: sm_{} is not one of sm_{}", name, digits,
+                                  fmt::join(kArchitectures, ", sm_")));
+}
+
+void add_device(ChosenTargets& chosen, const std::string& name) {
+    DeviceTarget device = {kCudaTarget, name == kTwin ? kTwinHalide : kCudaHalide, {}};
+    if (chosen.device && chosen.device->halide != device.halide)
+        throw ConfigError(fmt::format("target '{}' is given beside another device", name));
+    if (!chosen.device) chosen.device = device;
+    if (name.starts_with(kCudaArchitecture)) chosen.device->architectures.push_back(architecture_of(name));
+}
+
 }  // namespace
 
 int64_t cpu_features(std::string_view target) {
     std::string_view rest = target;
     if (!rest.starts_with(kBaseline)) {
-        throw ConfigError(
-            fmt::format("target '{}' is not supported: it does not start with {}", target, kBaseline));
+        throw ConfigError(fmt::format(
+            "target '{}' is not supported: it does not start with {}, and is neither cpu nor cuda nor cuda-sm_80",
+            target, kBaseline));
     }
     rest.remove_prefix(kBaseline.size());
     int64_t bits = 0;
@@ -86,6 +113,31 @@ std::vector<std::string> order_targets(std::vector<std::string> targets) {
         return cpu_features(a) > cpu_features(b);  // a better instruction set has a higher bit
     });
     return targets;
+}
+
+ChosenTargets choose_targets(const std::vector<std::string>& names) {
+    ChosenTargets chosen;
+    for (const std::string& name : names) {
+        if (std::count(names.begin(), names.end(), name) > 1)
+            throw ConfigError(fmt::format("target '{}' is given twice", name));
+        if (name == kCpu) {
+            chosen.cpus.insert(chosen.cpus.end(), std::begin(kCpuTargets), std::end(kCpuTargets));
+        } else if (is_cuda_name(name) || name == kTwin) {
+            add_device(chosen, name);
+        } else {
+            chosen.cpus.push_back(name);
+        }
+    }
+    if (!chosen.cpus.empty() || !chosen.device) chosen.cpus = order_targets(chosen.cpus);
+    if (chosen.device)
+        std::sort(chosen.device->architectures.begin(), chosen.device->architectures.end());
+    return chosen;
+}
+
+std::vector<std::string> layer_targets(const ChosenTargets& targets) {
+    std::vector<std::string> names = targets.cpus;
+    if (targets.device) names.push_back(targets.device->name);
+    return names;
 }
 
 }  // namespace attnc

@@ -414,9 +414,13 @@ std::string kernel_config(const Config& config, int kernel) {
     parts.softcap = config.softcap && has_score_steps(kernel);
     parts.alibi = config.alibi && has_score_steps(kernel);
     parts.rotary_pairs = config.rotary == Rotary::kPairs && kernel == ATTNC_KERNEL_ROTATE_HEADS;
-    std::string text = "hd" + number(parts.head_dim) + "_vhd" + number(parts.v_head_dim);
+    return to_string(parts);
+}
+
+std::string to_string(const KernelConfig& config) {
+    std::string text = "hd" + number(config.head_dim) + "_vhd" + number(config.v_head_dim);
     for (const KernelToken& token : kKernelTokens) {
-        if (parts.*token.field) text += "_" + std::string(token.text);
+        if (config.*token.field) text += "_" + std::string(token.text);
     }
     return text;
 }

@@ -95,6 +95,7 @@ struct KernelConfig {
     bool softcap = false, alibi = false;   // steps of the scores
     bool rotary_pairs = false;             // a rotary embedding's pairs lie side by side
 };
+std::string to_string(const KernelConfig& config);
 KernelConfig parse_kernel_config(std::string_view text);
 
 // Symbol of a kernel inside a library before names become local: "attnc_attend__x86_64_linux_avx2_fma_f16c".
