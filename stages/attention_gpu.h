@@ -51,7 +51,7 @@ struct AttentionGpuInputs {
     Halide::Func q;                   // (d, m, h)
     Halide::Func k;                   // (d, m, h)
     Halide::Func v;                   // (d, m, h); undefined for scores alone
-    Halide::ImageParam items;         // (c, b): GpuItemColumn
+    Halide::ImageParam items;         // (c, b): ATTNC_ITEM_*
     Halide::Expr q_rows, key_rows;    // extents of m
     Halide::Expr q_heads, key_heads;  // extents of h
     Halide::Expr item_count;          // extent of b
@@ -163,7 +163,7 @@ private:
     Halide::Expr row_tiles() const;
     Halide::Expr group() const { return in_.q_heads / in_.key_heads; }
     Halide::Expr item(const Halide::Expr& of_n) const;
-    Halide::Expr column(GpuItemColumn which, const Halide::Expr& of_n) const;
+    Halide::Expr column(int which, const Halide::Expr& of_n) const;
     Halide::Expr flat_row(const Halide::Expr& local, const Block& block) const;
     Halide::Expr query_of(const Halide::Expr& local, const Block& block) const;
     Halide::Expr safe_query(const Halide::Expr& local, const Block& block) const;

@@ -22,12 +22,11 @@ struct SuspectsGpu {
         using namespace Halide;
         constexpr int kExponent = 0x7f800000;
         // By query, not by row of the context: of an index that comes from memory Halide doesn't see where it begins.
-        Expr row = clamp(element_of(items, {static_cast<int>(kItemQueryRow), b}) + i, 0, row_count - 1);
-        Expr bits = reinterpret<int>(context(features, h, row));
+        Expr bits = reinterpret<int>(context(features, h, query_row(items, i, b, row_count)));
         found(i, h, b) = 0;
         found(i, h, b) = select((bits & kExponent) == kExponent, 1, found(i, h, b));
 
-        rows.where(rows.x < element_of(items, {static_cast<int>(kItemQueries), rows.z}));
+        rows.where(rows.x < item_number(items, ATTNC_ITEM_QUERIES, rows.z));
         rows.where(found(rows.x, rows.y, rows.z) != 0);
     }
 };

@@ -20,10 +20,8 @@ public:
         const int v_head_dim = static_cast<int>(kernel_config().v_head_dim);
         aligned_rows(contexts, v_head_dim);
         aligned_rows(context, v_head_dim);
-        from_zero(row_stats_in);
-        from_zero(row_stats);
-        row_stats_in.dim(2).set_bounds(0, kRowStats);
-        row_stats.dim(2).set_bounds(0, kRowStats);
+        row_statistics(row_stats_in);
+        row_statistics(row_stats);
         AttentionMergeGpu stage(contexts, row_stats_in, contexts.dim(3).extent(), get_target());
         context(stage.d, stage.h, stage.m) = stage.context();
         row_stats(stage.m, stage.h, stage.c) = stage.row_stat();
@@ -34,14 +32,20 @@ public:
 class AttendLse : public GpuGenerator<AttendLse> {
 public:
     Input<Buffer<float, 3>> row_stats_in{"row_stats_in"};  // (m, h, c)
-    Output<Buffer<float, 2>> lse{"lse"};                   // (m, h)
+    Input<Buffer<int32_t, 2>> items{"items"};              // (c, b): ATTNC_ITEM_*
+    Output<Buffer<float, 3>> lse{"lse"};                   // (i, h, b)
 
     void generate() {
-        from_zero(row_stats_in);
-        row_stats_in.dim(2).set_bounds(0, kRowStats);
+        row_statistics(row_stats_in);
+        item_columns(items);
         from_zero(lse);
-        const Var m("m"), h("h");
-        lse(m, h) = log_sum_exp(row_stats_in(m, h, kLargest), row_stats_in(m, h, kSum));
+        lse.dim(1).set_bounds(0, row_stats_in.dim(1).extent());
+        lse.dim(2).set_bounds(0, items.dim(1).extent());
+        const Var i("i"), h("h"), b("b");
+        const Expr row = query_row(items, i, b, row_stats_in.dim(0).extent());
+        lse(i, h, b) =
+            only_where(i < item_number(items, ATTNC_ITEM_QUERIES, b),
+                       log_sum_exp(row_stats_in(row, h, kLargest), row_stats_in(row, h, kSum)), kDropped);
         schedule_lse_gpu(lse);
     }
 };

@@ -68,8 +68,12 @@ void schedule_suspects_gpu(SuspectsGpu& s, Func suspects) {
 }
 
 void schedule_lse_gpu(Func lse) {
-    const Var m = lse.args()[0], h = lse.args()[1], row("row");
-    lse.split(m, m, row, kLseRows, TailStrategy::GuardWithIf).gpu_threads(row).gpu_blocks(m, h);
+    const Var i = lse.args()[0], h = lse.args()[1], b = lse.args()[2], row("row"), rows("rows");
+    lse.split(i, i, row, kLseRows, TailStrategy::GuardWithIf)
+        .fuse(i, b, rows)
+        .reorder(row, rows, h)
+        .gpu_threads(row)
+        .gpu_blocks(rows, h);
 }
 
 }  // namespace attnc

@@ -12,7 +12,7 @@ void schedule_merge_gpu(AttentionMergeGpu& stage, Halide::Func context, Halide::
                         int v_head_dim);
 // suspects (h, b) has one update, over stage.rows.
 void schedule_suspects_gpu(SuspectsGpu& stage, Halide::Func suspects);
-// lse (m, h)
+// lse (i, h, b)
 void schedule_lse_gpu(Halide::Func lse);
 
 }  // namespace attnc
