@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "compiler/record_check.h"
 #include "compiler/targets.h"
 #include "compiler/tuning_options.h"
+#include "runtime/kernel_abi.h"
+#include "schedules/cuda_model.h"
 
 namespace attnc {
 
@@ -59,6 +62,25 @@ CheckedRecord checked_record(PlannedTarget& planned, const Config& config, const
     return compile_and_compare(planned, config, versions_of(workers.attnc), workers);
 }
 
+// What a block of threads takes, and how fast the model takes it to be on sm_80: what the choice is by.
+void explain_device(const Config& config, const DeviceTarget& target) {
+    const PlannedDevice planned = plan_device(config, target, "");
+    fmt::print("\n{}: {}, by the model of what a kernel takes and does; there are no records for devices\n",
+               target.name, planned.schedule_origin);
+    fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>18}\n", "kernel", "threads", "registers", "shared", "expected of peak");
+    constexpr int kArchitecture = 80;
+    const CudaDevice device = cuda_device(kArchitecture);
+    for (const int kernel : {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
+                             ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
+        const CudaResources taken = cuda_resources(planned.schedule, config, kernel);
+        const CudaModel model = cuda_model(planned.schedule, config, kernel, device);
+        fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>17.0f}%\n", kernel_name(kernel), taken.threads, taken.registers,
+                   taken.shared_bytes, 100 * model.expected_fraction);
+    }
+    std::istringstream fields(to_string(planned.schedule));
+    for (std::string field; std::getline(fields, field, ',');) fmt::print("  {}\n", field);
+}
+
 void explain(const Options& options) {
     const bool has_sizes = options.problem.find(':') != std::string::npos;
     const Config config = has_sizes ? parse_problem(options.problem).config : parse_config(options.problem);
@@ -66,7 +88,8 @@ void explain(const Options& options) {
         has_sizes ? std::vector{parse_problem(options.problem).sizes} : sizes_or_grid("", config);
     const BuildTuning tuning = chosen_tuning(options.tuning, sizes);
     fmt::print("{}{}{}\n", to_string(config), sizes.empty() ? "" : " for ", describe_sizes(sizes));
-    for (const std::string& target : order_targets(options.targets)) {
+    const ChosenTargets targets = choose_targets(options.targets);
+    for (const std::string& target : targets.cpus) {
         PlannedTarget planned = plan_target(config, target, tuning, "");
         fmt::print("\n{}: {}\n", target, planned.schedule_origin);
         print_steps(planned.found);
@@ -78,6 +101,7 @@ void explain(const Options& options) {
         print_forms(config, planned.schedule, sizes);
         print_schedule(planned.schedule);
     }
+    if (targets.device) explain_device(config, *targets.device);
 }
 
 }  // namespace
@@ -88,7 +112,7 @@ void add_explain_command(CLI::App& app) {
     command
         ->add_option("problem", options->problem, "Problem string: d512_h8_f32 or d512_h8_f32:b32_q50_kv50")
         ->required();
-    command->add_option("--target", options->targets, "Instruction sets, separated by commas")
+    command->add_option("--target", options->targets, "Instruction sets and cuda, separated by commas; default: cpu")
         ->delimiter(',')
         ->allow_extra_args(false);
     add_tuning_options(*command, options->tuning);

@@ -10,6 +10,8 @@
 #include "compiler/targets.h"
 #include "runtime/kernel_abi.h"
 #include "schedules/cpu_params.h"
+#include "schedules/cuda_params.h"
+#include "stages/device_kernels.h"
 
 namespace attnc {
 
@@ -21,6 +23,10 @@ void list_targets() {
         fmt::print("{:<28}{}\n", target,
                    names.empty() ? "any x86-64 CPU" : fmt::format("{}", fmt::join(names, " ")));
     }
+    fmt::print("{:<28}{}\n", "cpu", "all of these; what a library has if no target is named");
+    fmt::print("{:<28}{}\n", kCudaTarget, "NVIDIA devices of compute capability 7.0 and more, by PTX");
+    fmt::print("{:<28}{}\n", "cuda-sm_N",
+               fmt::format("cuda, and a cubin by ptxas; N: {}", fmt::join(cuda_architectures(), " ")));
 }
 
 void list_schedules() {
@@ -29,10 +35,14 @@ void list_schedules() {
         fmt::print("{}  built-in default, here for {}\n  {}\n", target, kExample,
                    to_string(default_schedule(parse_config(kExample), target)));
     }
+    fmt::print("{}  built-in default, here for {}\n  {}\n", kCudaTarget, kExample,
+               to_string(default_cuda_schedule(parse_config(kExample))));
 }
 
 void list_kernels() {
     for (int kernel = 0; kernel < ATTNC_KERNEL_COUNT; ++kernel) fmt::print("{}\n", kernel_name(kernel));
+    for (int kernel = 0; kernel < ATTNC_DEVICE_KERNEL_COUNT; ++kernel)
+        fmt::print("{} {}\n", kCudaTarget, device_kernel_name(kernel));
 }
 
 }  // namespace

@@ -39,18 +39,16 @@ constexpr std::string_view kCpu = "cpu", kCudaArchitecture = "cuda-sm_", kTwin =
 // PTX for this one runs on all that are newer.
 constexpr const char* kCudaHalide = "x86-64-linux-cuda-cuda_capability_70";
 constexpr const char* kTwinHalide = "x86-64-linux-opencl";
-constexpr std::array<int, 13> kArchitectures = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 120, 121};
-
 bool is_cuda_name(std::string_view name) { return name == kCudaTarget || name.starts_with(kCudaArchitecture); }
 
 // Of "cuda-sm_80".
 int architecture_of(std::string_view name) {
     const std::string_view digits = name.substr(kCudaArchitecture.size());
-    for (const int architecture : kArchitectures) {
+    for (const int architecture : cuda_architectures()) {
         if (digits == std::to_string(architecture)) return architecture;
     }
     throw ConfigError(fmt::format("target '{}' is not supported: sm_{} is not one of sm_{}", name, digits,
-                                  fmt::join(kArchitectures, ", sm_")));
+                                  fmt::join(cuda_architectures(), ", sm_")));
 }
 
 void add_device(ChosenTargets& chosen, const std::string& name) {
@@ -113,6 +111,11 @@ std::vector<std::string> order_targets(std::vector<std::string> targets) {
         return cpu_features(a) > cpu_features(b);  // a better instruction set has a higher bit
     });
     return targets;
+}
+
+const std::vector<int>& cuda_architectures() {
+    static const std::vector<int> architectures = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 120, 121};
+    return architectures;
 }
 
 ChosenTargets choose_targets(const std::vector<std::string>& names) {

@@ -29,6 +29,8 @@ struct DeviceTarget {
 };
 inline constexpr const char* kCudaTarget = "cuda";
 
+const std::vector<int>& cuda_architectures();  // that cubins can be for, in ascending order
+
 // What a library is for: any of both, but one at least.
 struct ChosenTargets {
     std::vector<std::string> cpus;  // best first

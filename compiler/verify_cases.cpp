@@ -106,7 +106,7 @@ public:
           scratch_(std::move(scratch)),
           notes_(scratch_ / "outcomes"),
           paths_(chosen_cases(request)),
-          targets_(order_targets(request.targets)) {}
+          targets_(layer_targets(choose_targets(request.targets))) {}
 
     std::vector<Outcome> run() {
         while (next_ < paths_.size()) {

@@ -217,6 +217,8 @@ void add_rotation(VerifyCall& call, Random& random) {
 }
 
 KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target) {
+    if (library->device != nullptr && target == library->device->name)
+        return {library->device->layout.tile_kv, library->device->layout.split_kv};
     for (int64_t n = 0; n < library->target_count; ++n) {
         if (target == library->targets[n].name) {
             const attnc_layout& layout = library->targets[n].layout;

@@ -13,6 +13,7 @@ namespace attnc::test {
 namespace {
 
 const attnc_library* library_of(const Config& config, const RunOptions& options) {
+    if (options.target == kDevice) return twin_library_of(config, options.schedule);
     return test::library_of(config, options.schedule, options.only_target ? options.target : "");
 }
 
@@ -59,8 +60,8 @@ public:
         return t;
     }
 
-    void* workspace(size_t bytes) {
-        memory_.emplace_back(bytes, placement_, 64);
+    void* workspace(size_t bytes, size_t alignment) {
+        memory_.emplace_back(bytes, placement_, alignment);
         return memory_.back().data();
     }
 
@@ -204,7 +205,7 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
     if (failed(attnc_layer_workspace(layer.get(), &in, &out, &run, &run.workspace_bytes, &error)))
         return result;
     check_workspace_bound(layer.get(), in, seq_kv, options.concurrency, run.workspace_bytes);
-    run.workspace = buffers.workspace(run.workspace_bytes);
+    run.workspace = buffers.workspace(run.workspace_bytes, options.target == kDevice ? 256 : 64);
     if (failed(attnc_layer_forward(layer.get(), &in, &out, &run, &error))) return result;
     result.out = values_of(out.out);
     result.probs = values_of(out.probs);

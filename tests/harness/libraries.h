@@ -17,6 +17,22 @@ namespace attnc::test {
 const attnc_library* library_of(const Config& config, const std::string& schedule = "",
                                 const std::string& only_target = "");
 
+// The layer's target of a library for a device.
+inline constexpr const char* kDevice = "cuda";
+
+// The library of a configuration for a device, as its twin: the same runtime and the same kernels, which PoCL runs on a
+// stand-in for CUDA's driver. Device memory is any memory there. Small tiles, so that small calls have many and the
+// compilation of kernels is short; `cuda_schedule` is laid over those.
+const attnc_library* twin_library_of(const Config& config, const std::string& cuda_schedule = "");
+
+// Why no twin can run here; empty: one can.
+const std::string& missing_twins();
+
+#define ATTNC_SKIP_WITHOUT_TWINS()                                                                       \
+    do {                                                                                                 \
+        if (!::attnc::test::missing_twins().empty()) GTEST_SKIP() << ::attnc::test::missing_twins(); \
+    } while (false)
+
 KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target);
 
 }  // namespace attnc::test
