@@ -5,6 +5,7 @@
 #include "runtime/kernel_abi.h"
 #include "stages/attention_tile.h"
 #include "stages/dropping.h"
+#include "stages/empty_rows_gpu.h"
 #include "stages/exp_gpu.h"
 #include "stages/row_stats.h"
 #include "stages/tanh.h"
@@ -447,20 +448,26 @@ Expr AttentionGpu::row_stat() const {
 
 Expr AttentionGpu::pair_key() const { return first_key_of(0, context_store[kBlockKeys]) + context_feature(); }
 
-Expr AttentionGpu::score() const {
+// -infinity where dropped.
+Expr AttentionGpu::seen_score() const {
     const Block block = store_block();
     Expr value =
         scores.at({context_store[kColumn], context_store[kGroup], context_store[kRow]},
                   context_store[kThreadX], context_store[kThreadY], {0, block[0], block[1], block[2]});
-    Expr dropped =
-        !sees(pair_key(), store_row(), block) || !counts(store_row(), block) || !is_visible(0, block);
-    return drop_where(dropped, value);
+    return drop_where(!sees(pair_key(), store_row(), block) || !is_visible(0, block), value);
 }
 
-Expr AttentionGpu::probability(const Expr& largest_score, const Expr& total_weight) const {
-    Expr value = score();
-    return select(is_dropped(value) || sees_no_key(total_weight), 0.0f,
-                  power(value - largest_score) / total_weight);
+Expr AttentionGpu::score() const { return select(counts(store_row(), store_block()), seen_score(), 0.0f); }
+
+Expr AttentionGpu::probability(const Expr& largest_score, const Expr& total_weight,
+                               const Expr& empty_rows) const {
+    const Block block = store_block();
+    Expr value = seen_score(), keys = column(ATTNC_ITEM_KEYS, block[0]);
+    Expr seen = select(is_dropped(value), 0.0f, power(value - largest_score) / total_weight);
+    Expr mean = select(pair_key() < keys, 1.0f / cast<float>(keys), 0.0f);
+    Expr row = select(sees_no_key(total_weight), reinterpret<int>(empty_row_value(empty_rows, mean)),
+                      reinterpret<int>(seen));
+    return reinterpret<float>(select(counts(store_row(), block), row, 0));
 }
 
 }  // namespace attnc

@@ -248,13 +248,15 @@ protected:
 class AttendProbs : public GpuPairs<AttendProbs> {
 public:
     Input<Buffer<float, 3>> row_stats_in{"row_stats_in"};  // (m, h, c)
+    Input<int32_t> empty_rows{"empty_rows"};               // attnc_empty_rows
     Output<Buffer<float, 4>> probs{"probs"};               // (j, i, h, b)
 
     void generate() {
         row_statistics(row_stats_in);
         generate_pairs(probs, [&](const AttentionGpu& stage) {
             const Expr row = stage.pair_row(), head = stage.context_head();
-            return stage.probability(row_stats_in(row, head, kLargest), row_stats_in(row, head, kSum));
+            return stage.probability(row_stats_in(row, head, kLargest), row_stats_in(row, head, kSum),
+                                     empty_rows);
         });
     }
 };

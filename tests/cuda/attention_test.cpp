@@ -19,6 +19,7 @@
 #include "attend_masked_64.h"
 #include "attend_masked_64_shared.h"
 #include "attend_merge_64.h"
+#include "attend_merge_64_sink.h"
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_params.h"
 #include "support/tolerance.h"
@@ -116,12 +117,16 @@ TEST(GpuAttendMasked, WithoutMasksHasTheBitsOfAttend) {
     }
 }
 
-AttentionResults merged(AttentionResults parts, const AttentionOperands& in) {
+AttentionResults merged(AttentionResults parts, AttentionOperands& in) {
     const AttentionSpec& spec = in.spec;
     AttentionResults out = {
         .context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, -1.0F),
         .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2}, -1.0F)};
-    EXPECT_EQ(attend_merge_64(parts.context, parts.row_stats, out.context, out.row_stats), 0);
+    const int status =
+        spec.sinks
+            ? attend_merge_64_sink(parts.context, parts.row_stats, in.sinks, out.context, out.row_stats)
+            : attend_merge_64(parts.context, parts.row_stats, out.context, out.row_stats);
+    EXPECT_EQ(status, 0);
     EXPECT_EQ(out.context.copy_to_host(), 0);
     EXPECT_EQ(out.row_stats.copy_to_host(), 0);
     return out;
@@ -135,6 +140,23 @@ TEST(GpuAttendDecode, JoinedAgreesWithFloat64) {
         JoinedBlocks joined = blocks_of(spec, in.seq_kv);
         joined.blocks += (in.seq_kv + kSplit - 1) / kSplit;
         EXPECT_EQ(context_fault(in, merged(call_decode(attend_decode_64, in, kSplit), in), joined), "");
+    }
+}
+
+// A sink is one more key, also of rows that see no other, and whether the keys come in one part or in several.
+TEST(GpuAttendMerge, AddsASinkToEveryRow) {
+    ATTNC_SKIP_WITHOUT_OPENCL();
+    for (AttentionSpec spec : masked_specs(64, 64)) {
+        spec.mask_flags &= ~ATTNC_MASK_BLOCKS;
+        spec.sinks = true;
+        AttentionOperands in(spec);
+        JoinedBlocks joined = blocks_of(spec, in.seq_kv);
+        joined.blocks += (in.seq_kv + kSplit - 1) / kSplit + 1;
+        EXPECT_EQ(context_fault(in, merged(call_decode(attend_decode_64, in, kSplit), in), joined), "");
+        AttentionResults whole = call_masked(attend_masked_64, in);
+        whole.context.add_dimension();
+        whole.row_stats.add_dimension();
+        EXPECT_EQ(context_fault(in, merged(whole, in), joined), "");
     }
 }
 
