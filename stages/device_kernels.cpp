@@ -75,6 +75,7 @@ std::string device_kernel_config(const Config& config, int kernel) {
     if (is_for_any_heads(kernel)) parts.head_dim = parts.v_head_dim = ATTNC_HEAD_ALIGN;
     parts.softcap = config.softcap && has_score_steps(kernel);
     parts.alibi = config.alibi && has_score_steps(kernel);
+    parts.sink = config.sink && kernel == ATTNC_DEVICE_KERNEL_ATTEND_MERGE;
     parts.rotary_pairs = config.rotary == Rotary::kPairs && kernel == ATTNC_DEVICE_KERNEL_ROTATE_HEADS;
     return to_string(parts);
 }
