@@ -47,17 +47,25 @@ RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& 
     sine = cast<float>(sine_sign * select(odd, c, s));
 }
 
+FeaturePair pair_of_features(const Expr& pair, const Expr& pairs, Rotary layout) {
+    if (layout == Rotary::kPairs) return {.first = 2 * pair, .second = 2 * pair + 1};
+    return {.first = pair, .second = pair + pairs};
+}
+
+FeaturePair turned_pair(const FeaturePair& values, const Expr& cosine, const Expr& sine) {
+    return {.first = values.first * cosine - values.second * sine,
+            .second = values.second * cosine + values.first * sine};
+}
+
 Rotation::Rotation(const Func& y, const Func& cos_table, const Func& sin_table, const Expr& pairs,
                    Rotary layout)
     : pair(0, pairs, "pair") {
     const Var d("d");
-    const bool adjacent = layout == Rotary::kPairs;
-    Expr first = adjacent ? 2 * pair : Expr(pair.x);
-    Expr second = adjacent ? 2 * pair + 1 : pair + pairs;
+    const FeaturePair at = pair_of_features(pair.x, pairs, layout);
     Expr c = cos_table(pair, m), s = sin_table(pair, m);
     y(d, m, h) = undef<float>();
-    Expr a = y(first, m, h), b = y(second, m, h);
-    y(scatter(first, second), m, h) = gather(a * c - b * s, b * c + a * s);
+    const FeaturePair turned = turned_pair({.first = y(at.first, m, h), .second = y(at.second, m, h)}, c, s);
+    y(scatter(at.first, at.second), m, h) = gather(turned.first, turned.second);
 }
 
 }  // namespace attnc

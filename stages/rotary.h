@@ -20,10 +20,17 @@ struct RotaryAngles {
     RotaryAngles(const Halide::Expr& position, const Halide::Expr& turns, const Halide::Expr& magnitude);
 };
 
-// Turns the first features of heads y (d, m, h) in place, a pair for each column of the tables (r, m):
-//     y(a) = y(a) cos - y(b) sin,  y(b) = y(b) cos + y(a) sin
-// of a = r, b = r + pairs, or with Rotary::kPairs a = 2 r, b = 2 r + 1. Both are read before either is written, and
-// features past the pairs are not touched.
+// The features of a pair of so many: r and r + pairs, or with Rotary::kPairs 2 r and 2 r + 1.
+struct FeaturePair {
+    Halide::Expr first, second;
+};
+FeaturePair pair_of_features(const Halide::Expr& pair, const Halide::Expr& pairs, Rotary layout);
+
+// Both turned: a cos - b sin and b cos + a sin.
+FeaturePair turned_pair(const FeaturePair& values, const Halide::Expr& cosine, const Halide::Expr& sine);
+
+// Turns the first features of heads y (d, m, h) in place, a pair for each column of the tables (r, m). Both are read before
+// either is written, and features past the pairs are not touched.
 struct Rotation {
     Halide::Var m{"m"}, h{"h"};
     Halide::RDom pair;  // over the columns of the tables

@@ -33,4 +33,52 @@ void schedule_merge_heads_gpu(Func out) {
         .gpu_blocks(rows, h);
 }
 
+// The chains of a row are those of its threads, which meet once to add them.
+void schedule_norm_heads_gpu(HeadNorm& s, Func y, int head_dim) {
+    static_assert(kLanes == HeadNorm::kLanes);
+    const Var lane("lane"), row("row"), step("step");
+    y.bound(s.d, 0, head_dim)
+        .split(s.d, step, lane, kLanes)
+        .split(s.m, s.m, row, kRows, kGuarded)
+        .reorder(step, lane, row, s.m, s.h)
+        .gpu_threads(lane, row)
+        .gpu_blocks(s.m, s.h);
+    for (Func f : {s.factor, s.squares}) {
+        f.compute_at(y, lane).store_in(MemoryType::Register).bound_extent(s.m, 1).bound_extent(s.h, 1);
+    }
+    s.squares.update().unroll(s.lanes);
+    s.chains.compute_at(y, s.m)
+        .store_in(MemoryType::GPUShared)
+        .bound(s.lane, 0, kLanes)
+        .bound_extent(s.m, kRows)
+        .bound_extent(s.h, 1)
+        .gpu_threads(s.lane, s.m);
+    s.chains.update().reorder(s.step, s.lane, s.m, s.h).gpu_threads(s.lane, s.m);
+}
+
+void schedule_rotate_heads_gpu(const RotationGpu& s, Func y) {
+    const RVar slots("slots"), lane("lane");
+    const Var row("row");
+    y.gpu_blocks(y.args().back());  // a definition that stores nothing; on the host it would copy
+    y.update()
+        .allow_race_conditions()  // no feature is in two slots
+        .split(s.slot, slots, lane, kLanes, kGuarded)
+        .split(s.m, s.m, row, kRows, kGuarded)
+        .reorder(lane, row, slots, s.m, s.h)
+        .gpu_threads(lane, row)
+        .gpu_blocks(s.m, s.h);
+}
+
+void schedule_tables_gpu(Func cos_table, Func sin_table) {
+    const Var pair = cos_table.args()[0], m = cos_table.args()[1], lane("lane"), row("row");
+    for (Func table : {cos_table, sin_table}) {
+        table.split(pair, pair, lane, kLanes, kGuarded)
+            .split(m, m, row, kRows, kGuarded)
+            .reorder(pair, lane, row, m)
+            .gpu_threads(lane, row)
+            .gpu_blocks(m);
+    }
+    sin_table.compute_with(cos_table, pair);
+}
+
 }  // namespace attnc
