@@ -4,6 +4,9 @@
  * and have an initialiser; zero means "not given" everywhere. No function prints, exits, aborts or throws. A layer is
  * immutable: any number of threads may call forward on one, each with its own workspace.
  *
+ * A layer on a device (target "cuda") takes tensors, lengths and positions in device memory; what it can't do is said at
+ * attnc_layer_options.target.
+ *
  * Masks name their polarity: keep (non-zero = attend) or drop (non-zero = ignore). Masks and biases have rank 4,
  * [1 or batch, 1 or num_heads, 1 or seq_q, 1 or seq_kv]; a lower rank is refused, not guessed.
  */
@@ -50,13 +53,17 @@ typedef enum attnc_status {
     ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it */
     ATTNC_OVERLAP = 12,           /* an output overlaps an input, another output or the workspace */
     ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
-    ATTNC_WORKSPACE_TOO_SMALL = 14,  /* or the memory for a cache */
-    ATTNC_WORKSPACE_MISALIGNED = 15, /* the workspace, and a cache's memory, must be aligned to 64 bytes */
+    ATTNC_WORKSPACE_TOO_SMALL = 14, /* or the memory for a cache */
+    ATTNC_WORKSPACE_MISALIGNED =
+        15, /* the workspace, and a cache's memory, must be aligned to 64 bytes; a workspace on
+                                        a device to 256 */
     ATTNC_OUT_OF_MEMORY = 16,
     ATTNC_NO_TARGET = 17, /* the target asked for is not in the library, or this CPU can't run it */
-    ATTNC_NO_DEVICE = 18,
+    ATTNC_NO_DEVICE =
+        18, /* no driver, no device that the library's code runs on, or a layer that isn't on one */
     ATTNC_EXECUTOR_FAILED = 19, /* the executor's parallel_for returned non-zero or did not run all tasks */
-    ATTNC_KERNEL_FAILED = 20    /* a kernel's own check failed; a fault of attnc */
+    ATTNC_KERNEL_FAILED = 20,   /* a kernel's own check failed; a fault of attnc */
+    ATTNC_DEVICE_FAILED = 21 /* the device's driver refused a call; the sentence has its name for the error */
 } attnc_status;
 
 /* A sentence for a status, never null. */
@@ -200,7 +207,23 @@ typedef struct attnc_rotary {
 
 typedef struct attnc_layer_options {
     size_t struct_size;
-    const char* target;               /* null: the best that this CPU and operating system support */
+    /* null: the best that this CPU and operating system support; of a library without code for CPUs its device.
+     *
+     * "cuda", of a library built with it: the layer is on a CUDA device, in the context that is current on the thread that
+     * makes it; where none is, in the primary context of device 0. The weights are copied there once, and the code is
+     * loaded. Every tensor of a call of its is then in device memory that the context can reach, and so is its workspace,
+     * aligned to 256 bytes: tensors, masks, lengths, cu_seqlens, offsets and positions, which the host never reads.
+     * attnc_layer_forward only launches, on attnc_run.stream: no allocation, no copy, no waiting, so that it may be captured
+     * in a graph. It returns before the work is done; what it was given stays there until then. The calling thread's context
+     * is afterwards as it was. Executors are not used.
+     * Instead of being refused, lengths, first rows and positions outside of their ranges become the nearest that are
+     * allowed. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and of key, and rows of
+     * no item are written as well. The form of attention depends on seq_q, not on lengths.
+     * ATTNC_NOT_SUPPORTED on a device: caches, attnc_memory_project, attnc_layer_rotate; keep_mask together with
+     * key_keep_mask, unless one of them counts for all heads and queries; the same of drop masks; a block_keep_mask of
+     * blocks other than 16 by 16; packed batches with query_lengths, and with rotary positions that are not given for each
+     * row. */
+    const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;
     float qk_scale; /* multiplies Q K^T; 0: 1/sqrt(head_dim). Finite */
@@ -222,16 +245,18 @@ typedef struct attnc_layer_options {
 
 typedef struct attnc_layer attnc_layer;
 
-/* Packs the weights (the layer's only allocation) and keeps no pointer to them. options may be null. */
+/* Packs the weights (the layer's only allocation; on a device one more there) and keeps no pointer to them. options may be
+ * null. Destroying a layer on a device waits until the work of its context is done. */
 attnc_status attnc_layer_create(const attnc_library* library, const attnc_weights* weights,
                                 const attnc_layer_options* options, attnc_layer** layer, attnc_error* error);
 void attnc_layer_destroy(attnc_layer* layer); /* null is allowed */
 
-/* Name of the target that the layer runs on: "x86-64-linux-avx512_skylake". */
+/* Name of the target that the layer runs on: "x86-64-linux-avx512_skylake", "cuda". */
 const char* attnc_layer_target(const attnc_layer* layer);
 
-/* Of the library: its manifest (JSON), its problem string, and its targets in the order of preference. target_name
- * returns null past the end; target_runs says whether this CPU and operating system can run it. */
+/* Of the library: its manifest (JSON), its problem string, and its targets in the order of preference, a device last.
+ * target_name returns null past the end; target_runs says whether this CPU and operating system can run it, of a device
+ * whether there are a driver and a device. */
 const char* attnc_library_manifest(const attnc_library* library);
 const char* attnc_library_problem(const attnc_library* library);
 const char* attnc_library_target_name(const attnc_library* library, int64_t index);
@@ -361,9 +386,11 @@ typedef struct attnc_executor {
 
 typedef struct attnc_run {
     size_t struct_size;
-    void* workspace; /* aligned to 64 bytes; contents are of no meaning before and after */
+    void*
+        workspace; /* aligned to 64 bytes, on a device to 256; contents are of no meaning before and after */
     size_t workspace_bytes;
     const attnc_executor* executor; /* null: the calling thread alone */
+    void* stream; /* on a device: a CUstream of the layer's context, null: its default stream */
 } attnc_run;
 
 #define ATTNC_INPUTS_INIT ATTNC_SIZED(attnc_inputs)
@@ -396,6 +423,18 @@ attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, const attnc_l
  * workspace. batch 0 or seq_q 0: success, nothing written. */
 attnc_status attnc_layer_forward(const attnc_layer* layer, const attnc_inputs* inputs,
                                  const attnc_outputs* outputs, const attnc_run* run, attnc_error* error);
+
+/* For programs that have no other way to the memory of a device: of the layer's context, on the calling thread. What is
+ * allocated is aligned to 256 bytes; free may be given null. A copy comes after what `stream` (as in attnc_run) was given
+ * before it, and is complete when the function returns. synchronize waits for the stream. On a layer of a CPU:
+ * ATTNC_NO_DEVICE. */
+attnc_status attnc_device_allocate(const attnc_layer* layer, size_t bytes, void** memory, attnc_error* error);
+attnc_status attnc_device_free(const attnc_layer* layer, void* memory, attnc_error* error);
+attnc_status attnc_device_copy_in(const attnc_layer* layer, void* to, const void* from, size_t bytes,
+                                  void* stream, attnc_error* error);
+attnc_status attnc_device_copy_out(const attnc_layer* layer, void* to, const void* from, size_t bytes,
+                                   void* stream, attnc_error* error);
+attnc_status attnc_device_synchronize(const attnc_layer* layer, void* stream, attnc_error* error);
 
 /* slots are sequences, capacity the most keys of one; a paged cache has pages instead. The capacity of a ring is a multiple
  * of 16 and has room for window_left and all keys of one call: 4096 + 256 for a window_left of 4096 and prefill in chunks

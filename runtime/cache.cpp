@@ -33,6 +33,12 @@ attnc_status check_ring_layer(attnc_error* error, const attnc_layer& layer) {
     return ATTNC_OK;
 }
 
+attnc_status refuse_device(attnc_error* error, const attnc_layer& layer) {
+    if (layer.device == nullptr) return ATTNC_OK;
+    return fail(error, ATTNC_NOT_SUPPORTED,
+                {"the layer is on target ", layer.device->name, ", which has no caches"});
+}
+
 attnc_status check_options(attnc_error* error, const attnc_layer& layer, const attnc_cache_options* options) {
     if (options == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"options is null"});
     if (options->struct_size != sizeof(attnc_cache_options)) {
@@ -44,6 +50,7 @@ attnc_status check_options(attnc_error* error, const attnc_layer& layer, const a
         return fail(error, ATTNC_NOT_SUPPORTED,
                     {"a cache is asked for, but the library was compiled without cache"});
     }
+    ATTNC_TRY(refuse_device(error, layer));
     const int kind = number_of(options->kind);
     if (kind < ATTNC_CACHE_KIND_NOT_GIVEN || kind > ATTNC_CACHE_PAGED) {
         return fail(error, ATTNC_BAD_VALUE,
@@ -145,6 +152,7 @@ attnc_status check_cache_of_layer(attnc_error* error, const attnc_layer& layer, 
         return fail(error, ATTNC_NOT_SUPPORTED,
                     {"cache is given, but the library was compiled without cache"});
     }
+    ATTNC_TRY(refuse_device(error, layer));
     ATTNC_TRY(check_cache(error, cache));
     const attnc_config& c = layer.config;
     if (cache->kv_heads != c.num_kv_heads || cache->head_dim != c.head_dim ||

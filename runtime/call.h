@@ -13,16 +13,24 @@ struct Dimension {
     int64_t stride;  // in elements; of no meaning where the extent is 1
 };
 
+// Memory of a device.
+struct DeviceMemory {
+    const void* address;
+    const void* interface;  // what generated code calls the device by
+};
+
 // A buffer of `rank` dimensions, innermost first, for the time of a call.
 template <int rank>
 class Buffer {
 public:
     Buffer(const void* host, HalideType type, const Dimension (&dimensions)[rank]) : buffer_{} {
         buffer_.host = static_cast<uint8_t*>(const_cast<void*>(host));
-        buffer_.type = type;
-        buffer_.dimensions = rank;
-        buffer_.dim = dim_;
-        for (int i = 0; i < rank; ++i) dim_[i] = make(dimensions[i]);
+        describe(type, dimensions);
+    }
+    Buffer(const DeviceMemory& memory, HalideType type, const Dimension (&dimensions)[rank]) : buffer_{} {
+        buffer_.device = reinterpret_cast<uint64_t>(memory.address);
+        buffer_.device_interface = memory.interface;
+        describe(type, dimensions);
     }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
@@ -30,6 +38,12 @@ public:
     void* argument() { return &buffer_; }
 
 private:
+    void describe(HalideType type, const Dimension (&dimensions)[rank]) {
+        buffer_.type = type;
+        buffer_.dimensions = rank;
+        buffer_.dim = dim_;
+        for (int i = 0; i < rank; ++i) dim_[i] = make(dimensions[i]);
+    }
     // A single row may come with a stride that doesn't fit 32 bits; 16 stands for it.
     static HalideDimension make(Dimension d) {
         const bool fits = d.stride >= 0 && d.stride <= INT32_MAX / 4;
@@ -39,8 +53,9 @@ private:
     HalideDimension dim_[rank];
 };
 
-// Arguments of one call. What they point to must live as long.
-class KernelCall {
+// Arguments of one call by their ids, of which there are `count`. What they point to must live as long.
+template <int count>
+class CallArguments {
 public:
     template <int rank>
     void set(int argument, Buffer<rank>& buffer) {
@@ -51,19 +66,23 @@ public:
     void set(int argument, const int32_t& scalar) { slots_[argument] = const_cast<int32_t*>(&scalar); }
 
     // False when the kernel refused; the task then has a code and a sentence.
-    bool run(const attnc_kernel_entry& kernel, attnc_task& task) {
+    template <typename Kernel>
+    bool run(const Kernel& kernel, attnc_task& task) {
+        static_assert(ATTNC_ARGUMENT_USER_CONTEXT == 0 && ATTNC_DEVICE_ARGUMENT_USER_CONTEXT == 0);
         void* context = &task;
-        slots_[ATTNC_ARGUMENT_USER_CONTEXT] = &context;
-        void* argv[ATTNC_ARGUMENT_COUNT];
+        slots_[0] = &context;
+        void* argv[count];
         for (int64_t i = 0; i < kernel.argument_count; ++i) argv[i] = slots_[kernel.arguments[i]];
         const int32_t code = kernel.run(argv);
-        slots_[ATTNC_ARGUMENT_USER_CONTEXT] = nullptr;
+        slots_[0] = nullptr;
         if (code != 0 && task.error_code == 0) task.error_code = code;
         return code == 0 && task.error_code == 0;
     }
 
 private:
-    void* slots_[ATTNC_ARGUMENT_COUNT] = {};
+    void* slots_[count] = {};
 };
+
+using KernelCall = CallArguments<ATTNC_ARGUMENT_COUNT>;
 
 }  // namespace attnc

@@ -12,6 +12,8 @@ inline constexpr int64_t kAlignment = 64;  // of every part: a cache line, and a
 
 class Carver {
 public:
+    explicit Carver(int64_t alignment = kAlignment) : alignment_(alignment) {}  // a power of two
+
     // Offset of a part of `size` bytes times all factors (none negative).
     int64_t take(int64_t size, std::initializer_list<int64_t> factors) {
         int64_t bytes = size;
@@ -23,17 +25,18 @@ public:
         }
         const int64_t offset = used_;
         int64_t end = 0;
-        if (__builtin_add_overflow(bytes, kAlignment - 1, &bytes) ||
-            __builtin_add_overflow(used_, bytes & ~(kAlignment - 1), &end)) {
+        if (__builtin_add_overflow(bytes, alignment_ - 1, &bytes) ||
+            __builtin_add_overflow(used_, bytes & ~(alignment_ - 1), &end)) {
             overflow_ = true;
         }
         used_ = overflow_ ? 0 : end;
         return offset;
     }
-    int64_t bytes() const { return used_; }  // a multiple of kAlignment
+    int64_t bytes() const { return used_; }  // a multiple of the alignment
     bool overflow() const { return overflow_; }
 
 private:
+    int64_t alignment_;
     int64_t used_ = 0;
     bool overflow_ = false;
 };

@@ -98,7 +98,7 @@ attnc_status Checker::lengths(const char* name, const attnc_tensor& t,
                               int64_t (*rows_of)(const Request&, int64_t), ItemNumbers* numbers) {
     if (!given(t)) return ATTNC_OK;
     ATTNC_TRY(item_numbers(name, t, numbers));
-    if (t.data == nullptr) return ATTNC_OK;
+    if (t.data == nullptr || !layer.reads_numbers()) return ATTNC_OK;
     for (int64_t b = 0; b < r.batch; ++b) {
         const int64_t length = numbers->at(b), most = rows_of(r, b);
         if (length < 0 || length > most) {

@@ -70,6 +70,7 @@ attnc_status check_counted(attnc_error* error, const char* name, const Request& 
 // Positions of a side's rows, given for each or counted from the first.
 attnc_status check_side(attnc_error* error, const char* name, const char* rows, const attnc_layer& layer,
                         const Request& r, bool keys) {
+    if (!layer.reads_numbers()) return ATTNC_OK;
     const Range range = positions_of(layer);
     const bool each = (keys ? r.key_positions : r.query_positions).present;
     return each ? check_rows(error, name, r, range, keys) : check_counted(error, rows, r, range, keys);

@@ -46,8 +46,12 @@ attnc_status Checker::packed_tensor(const TokenRule& rule, const attnc_tensor& t
     return ATTNC_OK;
 }
 
-// First rows of packed items, within `rows`, and the longest item.
+// First rows of packed items, within `rows`, and the longest item: on a device that may have all rows.
 attnc_status Checker::starts(const char* name, int64_t rows, ItemNumbers* numbers, int64_t* longest) {
+    if (!layer.reads_numbers()) {
+        *longest = rows;
+        return ATTNC_OK;
+    }
     int64_t least = 0;
     *longest = 0;
     for (int64_t i = 0; i <= r.batch; ++i) {
@@ -81,8 +85,9 @@ attnc_status Checker::packing() {
 
 attnc_status Checker::cu_seqlens(const char* name, const attnc_tensor& t, int64_t wanted,
                                  ItemNumbers* numbers) {
+    const bool reads = needs_data || layer.reads_numbers();
     ATTNC_TRY(
-        check_tensor(error, {name, ATTNC_I32, ATTNC_I64, false, false, true}, t, {{"batch + 1", wanted}}));
+        check_tensor(error, {name, ATTNC_I32, ATTNC_I64, false, false, reads}, t, {{"batch + 1", wanted}}));
     *numbers = {t.data, true, t.dtype == ATTNC_I64};
     return ATTNC_OK;
 }

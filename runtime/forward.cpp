@@ -1,5 +1,7 @@
 // A call from its arguments to its outputs: checks, plan, then for each wave of items the parts of the layer.
 #include "runtime/cache_rows.h"
+#include "runtime/carve.h"
+#include "runtime/device_runtime.h"
 #include "runtime/plan.h"
 #include "runtime/request.h"
 #include "runtime/stage.h"
@@ -64,6 +66,8 @@ extern "C" attnc_status attnc_layer_workspace(const attnc_layer* layer, const at
                                               size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    if (layer->device != nullptr)
+        return layer->device->runtime->workspace(*layer, inputs, outputs, run, bytes, error);
     Request request;
     Plan plan;
     ATTNC_TRY(check_call(error, *layer, inputs, outputs, run, DataNeed::kSizesOnly, &request));
@@ -77,8 +81,10 @@ extern "C" attnc_status attnc_layer_workspace_bound(const attnc_layer* layer, co
                                                     size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
-    Plan plan;
     ATTNC_TRY(check_limits(error, *layer, limits));
+    if (layer->device != nullptr)
+        return layer->device->runtime->workspace_bound(*layer, *limits, bytes, error);
+    Plan plan;
     ATTNC_TRY(plan_bound(error, *layer, *limits, &plan));
     *bytes = static_cast<size_t>(plan.bytes);
     return ATTNC_OK;
@@ -89,11 +95,13 @@ extern "C" attnc_status attnc_layer_forward(const attnc_layer* layer, const attn
                                             attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
+    if (layer->device != nullptr)
+        return layer->device->runtime->forward(*layer, inputs, outputs, *run, error);
     Request request;
     Plan plan;
     ATTNC_TRY(check_call(error, *layer, inputs, outputs, run, DataNeed::kAll, &request));
     ATTNC_TRY(plan_call(error, *layer, request, &plan));
-    ATTNC_TRY(check_workspace(error, plan, *run));
+    ATTNC_TRY(check_workspace(error, plan.bytes, kAlignment, *run));
     ATTNC_TRY(check_overlaps(error, *inputs, *outputs, run->workspace, static_cast<size_t>(plan.bytes)));
     if (plan.bytes == 0) return ATTNC_OK;
     return run_waves(error, *layer, request, plan, run->workspace);
@@ -120,7 +128,7 @@ extern "C" attnc_status attnc_memory_project(const attnc_layer* layer, const att
     Plan plan;
     ATTNC_TRY(check_memory(error, *layer, inputs, cache, run, DataNeed::kAll, &request));
     ATTNC_TRY(plan_call(error, *layer, request, &plan));
-    ATTNC_TRY(check_workspace(error, plan, *run));
+    ATTNC_TRY(check_workspace(error, plan.bytes, kAlignment, *run));
     attnc_inputs all = *inputs;
     all.cache = cache;
     const attnc_outputs none = ATTNC_OUTPUTS_INIT;

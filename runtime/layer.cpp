@@ -7,6 +7,7 @@
 #include "runtime/carve.h"
 #include "runtime/check.h"
 #include "runtime/check_rotary.h"
+#include "runtime/device_runtime.h"
 #include "runtime/library.h"
 #include "runtime/pack.h"
 #include "runtime/text.h"
@@ -89,14 +90,13 @@ attnc_status check_options(attnc_error* error, const attnc_layer_options& option
     return check_window(error, options);
 }
 
-// What follows from configuration and layout; weights not yet.
-attnc_layer describe(const attnc_library& library, const attnc_target_entry& target,
-                     const attnc_layer_options& options) {
+// What follows from configuration and options, on any target.
+attnc_layer describe(const attnc_library& library, const attnc_layer_options& options) {
+    constexpr attnc_allocator kDefault = {nullptr, allocate_default, deallocate_default};
     attnc_layer layer = {};
+    layer.allocator = options.allocator != nullptr ? *options.allocator : kDefault;
     layer.library = &library;
-    layer.target = &target;
     layer.config = library.config;
-    layer.layout = target.layout;
     const attnc_config& c = layer.config;
     const double scale =
         options.qk_scale != 0 ? options.qk_scale : 1 / __builtin_sqrt(static_cast<double>(c.head_dim));
@@ -104,13 +104,22 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     layer.softcap = options.softcap;
     layer.window = options.window;
     layer.window_left = options.window_left, layer.window_right = options.window_right;
+    layer.qk_width = padded_features(c.head_dim);
+    layer.v_width = padded_features(c.v_head_dim);
+    layer.appended = (layer.has(ATTNC_CONFIG_BIAS_KV) ? 1 : 0) + (layer.has(ATTNC_CONFIG_ZERO_ATTN) ? 1 : 0);
+    return layer;
+}
+
+// And from the layout of a CPU's target.
+void describe_target(attnc_layer& layer, const attnc_target_entry& target) {
+    layer.target = &target;
+    layer.layout = target.layout;
+    const attnc_config& c = layer.config;
     for (const attnc_kernel_entry& kernel : target.kernels) {
         if (kernel.run != nullptr && kernel.scratch_bytes > layer.scratch_bytes) {
             layer.scratch_bytes = kernel.scratch_bytes;
         }
     }
-    layer.qk_width = padded_features(c.head_dim);
-    layer.v_width = padded_features(c.v_head_dim);
     if (layer.has(ATTNC_CONFIG_IN_PROJ)) {
         layer.q_heads = head_panels(c.num_heads, layer.qk_width, layer.layout.panel);
         layer.k_heads = head_panels(c.num_kv_heads, layer.qk_width, layer.layout.panel);
@@ -124,8 +133,6 @@ attnc_layer describe(const attnc_library& library, const attnc_target_entry& tar
     int64_t widest = layer.qk_width > layer.v_width ? layer.qk_width : layer.v_width;
     if (layer.layout.panel > widest) widest = layer.layout.panel;
     layer.max_rows = kMaxSpan / (widest * static_cast<int64_t>(sizeof(float)));
-    layer.appended = (layer.has(ATTNC_CONFIG_BIAS_KV) ? 1 : 0) + (layer.has(ATTNC_CONFIG_ZERO_ATTN) ? 1 : 0);
-    return layer;
 }
 
 // Where each packed part lies in the layer's allocation.
@@ -277,30 +284,33 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
     *layer = nullptr;
     attnc_layer_options settings = ATTNC_LAYER_OPTIONS_INIT;
     if (options != nullptr) settings = *options;
-    const attnc_target_entry* target = nullptr;
+    ChosenTarget target;
     LayerWeights checked;
     ATTNC_TRY(check_library(error, library));
     ATTNC_TRY(check_options(error, settings));
     ATTNC_TRY(check_softcap(error, library->config, settings.softcap));
     ATTNC_TRY(choose_target(error, library, settings.target, &target));
-    attnc_layer built = describe(*library, *target, settings);
+    attnc_layer built = describe(*library, settings);
     ATTNC_TRY(check_weights(error, library->config, weights, &checked));
     HeadSources head_steps;
     ATTNC_TRY(check_head_steps(error, library->config, *weights, settings, &head_steps));
     built.rotary = describe_rotary(head_steps.rotary);
-
-    Carver carver;
-    carver.take(sizeof(attnc_layer), {1});
     const bool may_be_empty = built.appended == 0 && checked.sink == nullptr;
     built.empty_rows = may_be_empty && settings.empty_rows != ATTNC_EMPTY_ROWS_NOT_GIVEN
                            ? settings.empty_rows
                            : ATTNC_EMPTY_ROWS_ZERO;
+    if (target.device != nullptr) {
+        built.device = target.device;
+        return target.device->runtime->create(error, *target.device, {built, checked, head_steps}, layer);
+    }
+    describe_target(built, *target.cpu);
+
+    Carver carver;
+    carver.take(sizeof(attnc_layer), {1});
     const Parts parts = take_parts(carver, built, checked);
     if (carver.overflow()) return fail(error, ATTNC_TOO_LARGE, {"the size of the packed weights overflows"});
     ATTNC_TRY(check_panel_sizes(error, built));
 
-    constexpr attnc_allocator kDefault = {nullptr, allocate_default, deallocate_default};
-    built.allocator = settings.allocator != nullptr ? *settings.allocator : kDefault;
     built.bytes = static_cast<size_t>(carver.bytes());
     void* memory = built.allocator.allocate(built.allocator.context, built.bytes, kAlignment);
     if (memory == nullptr) {
@@ -321,8 +331,14 @@ extern "C" attnc_status attnc_layer_create(const attnc_library* library, const a
 
 extern "C" void attnc_layer_destroy(attnc_layer* layer) {
     if (layer == nullptr) return;
+    if (layer->device != nullptr) {
+        layer->device->runtime->destroy(layer);
+        return;
+    }
     const attnc_allocator allocator = layer->allocator;
     allocator.deallocate(allocator.context, layer, layer->bytes);
 }
 
-extern "C" const char* attnc_layer_target(const attnc_layer* layer) { return layer->target->name; }
+extern "C" const char* attnc_layer_target(const attnc_layer* layer) {
+    return layer->device != nullptr ? layer->device->name : layer->target->name;
+}

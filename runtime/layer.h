@@ -53,9 +53,10 @@ struct attnc_layer {
     size_t bytes;  // of the allocation, which begins with this struct
 
     const attnc_library* library;
-    const attnc_target_entry* target;
+    const attnc_target_entry* target;  // of a CPU; null: the layer is on a device
+    const attnc_device_entry* device;  // null: it runs on the CPU
     attnc_config config;
-    attnc_layout layout;
+    attnc_layout layout;          // on a device tile_kv alone
     attnc_empty_rows empty_rows;  // zero where every row has an appended key or a sink
     float qk_scale;               // multiplies q k
     float softcap;                // of the scores; 0: none
@@ -79,6 +80,8 @@ struct attnc_layer {
     float norm_epsilon;
     attnc::LayerRotary rotary;
 
+    // Lengths, first rows and positions are the device's: what a call of a layer on one has there, nobody reads here.
+    bool reads_numbers() const { return device == nullptr; }
     bool rotates() const { return rotary.pairs != 0; }
     bool changes_heads() const { return rotates() || q_norm != nullptr; }
     bool has(int64_t flag) const { return (config.flags & flag) != 0; }

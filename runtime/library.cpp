@@ -1,6 +1,8 @@
 #include "runtime/library.h"
 
 #include "runtime/cpu.h"
+#include "runtime/device_library.h"
+#include "runtime/device_runtime.h"
 #include "runtime/text.h"
 
 namespace attnc {
@@ -233,7 +235,8 @@ attnc_status check_library(attnc_error* error, const attnc_library* library) {
                                  ", this runtime serves ", ATTNC_ABI_VERSION});
     }
     ATTNC_TRY(check_config(error, library->config));
-    if (library->target_count < 1 || library->targets == nullptr)
+    const bool has_cpu = library->target_count > 0 && library->targets != nullptr;
+    if (!has_cpu && (library->target_count != 0 || library->device == nullptr))
         return bad_table(error, {"the library has no target"});
     for (int64_t i = 0; i < library->target_count; ++i) {
         const attnc_target_entry& target = library->targets[i];
@@ -244,17 +247,25 @@ attnc_status check_library(attnc_error* error, const attnc_library* library) {
                 ATTNC_TRY(check_kernel(error, target, kernel));
         }
     }
-    return ATTNC_OK;
+    if (library->device == nullptr) return ATTNC_OK;
+    return check_device_entry(error, *library->device, library->config);
 }
 
 attnc_status choose_target(attnc_error* error, const attnc_library* library, const char* name,
-                           const attnc_target_entry** target) {
+                           ChosenTarget* chosen) {
+    const attnc_device_entry* device = library->device;
+    const bool wants_device =
+        name != nullptr ? device != nullptr && equal(device->name, name) : library->target_count == 0;
+    if (wants_device) {
+        chosen->device = device;
+        return ATTNC_OK;
+    }
     const int64_t features = detect_cpu_features();
     for (int64_t i = 0; i < library->target_count; ++i) {
         const attnc_target_entry& candidate = library->targets[i];
         if (name != nullptr && !equal(candidate.name, name)) continue;
         if (runs(candidate, features)) {
-            *target = &candidate;
+            chosen->cpu = &candidate;
             return ATTNC_OK;
         }
         if (name != nullptr) {
@@ -278,10 +289,13 @@ const char* attnc_library_manifest(const attnc_library* library) { return librar
 const char* attnc_library_problem(const attnc_library* library) { return library->problem; }
 
 const char* attnc_library_target_name(const attnc_library* library, int64_t index) {
+    if (index == library->target_count && library->device != nullptr) return library->device->name;
     return index >= 0 && index < library->target_count ? library->targets[index].name : nullptr;
 }
 
 int attnc_library_target_runs(const attnc_library* library, int64_t index) {
+    if (index == library->target_count && library->device != nullptr)
+        return library->device->runtime->is_there() ? 1 : 0;
     if (index < 0 || index >= library->target_count) return 0;
     return attnc::runs(library->targets[index], attnc::detect_cpu_features()) ? 1 : 0;
 }

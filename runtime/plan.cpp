@@ -233,16 +233,16 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     return lay_out(error, layer, *plan);
 }
 
-attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run) {
-    if (plan.bytes == 0) return ATTNC_OK;
+attnc_status check_workspace(attnc_error* error, int64_t bytes, int64_t alignment, const attnc_run& run) {
+    if (bytes == 0) return ATTNC_OK;
     if (run.workspace == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run.workspace is null"});
-    if (reinterpret_cast<uintptr_t>(run.workspace) % kAlignment != 0) {
+    if (reinterpret_cast<uintptr_t>(run.workspace) % static_cast<uintptr_t>(alignment) != 0) {
         return fail(error, ATTNC_WORKSPACE_MISALIGNED,
-                    {"run.workspace is not aligned to ", kAlignment, " bytes"});
+                    {"run.workspace is not aligned to ", alignment, " bytes"});
     }
-    if (run.workspace_bytes < static_cast<size_t>(plan.bytes)) {
+    if (run.workspace_bytes < static_cast<size_t>(bytes)) {
         return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
-                    {"run.workspace has ", run.workspace_bytes, " bytes, wanted ", plan.bytes});
+                    {"run.workspace has ", run.workspace_bytes, " bytes, wanted ", bytes});
     }
     return ATTNC_OK;
 }

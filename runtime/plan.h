@@ -68,8 +68,8 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
 // Suffices for every call within the limits, and never shrinks when a limit grows.
 attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attnc_limits& limits, Plan* plan);
 
-// That the caller's workspace is there, aligned and large enough.
-attnc_status check_workspace(attnc_error* error, const Plan& plan, const attnc_run& run);
+// That the caller's workspace is there, aligned and has `bytes`, where that is not 0.
+attnc_status check_workspace(attnc_error* error, int64_t bytes, int64_t alignment, const attnc_run& run);
 
 // Rows, at least one, that a buffer with this row stride (elements of `size` bytes) may have for a kernel.
 int64_t safe_rows(int64_t row_stride, int64_t size);

@@ -136,10 +136,21 @@ bool same_view(const TokenView& a, const OutView& b) {
 
 using namespace attnc;
 
+namespace {
+
+attnc_status refuse_device(attnc_error* error, const attnc_layer& layer) {
+    if (layer.device == nullptr) return ATTNC_OK;
+    return fail(error, ATTNC_NOT_SUPPORTED,
+                {"the layer is on target ", layer.device->name, ", which rotates heads in forward only"});
+}
+
+}  // namespace
+
 extern "C" attnc_status attnc_layer_rotate_workspace(const attnc_layer* layer, const attnc_run* run,
                                                      size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    ATTNC_TRY(refuse_device(error, *layer));
     Request request = {};
     RotateCall call = {.layer = *layer};
     Plan plan;
@@ -153,13 +164,14 @@ extern "C" attnc_status attnc_layer_rotate(const attnc_layer* layer, const attnc
                                            const attnc_run* run, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
+    ATTNC_TRY(refuse_device(error, *layer));
     Request request = {};
     RotateCall call = {.layer = *layer};
     Plan plan;
     ATTNC_TRY(check_executor(error, run, request));
     ATTNC_TRY(check_rotation(error, *layer, rotation, &call, &request));
     ATTNC_TRY(plan_rotate(error, *layer, request.concurrency, &call, &plan));
-    ATTNC_TRY(check_workspace(error, plan, *run));
+    ATTNC_TRY(check_workspace(error, plan.bytes, kAlignment, *run));
     ATTNC_TRY(check_rotated_overlaps(error, *rotation, same_view(call.from, call.to), run->workspace,
                                      static_cast<size_t>(plan.bytes)));
     call.chunks = (request.seq_q + kRotatedRows - 1) / kRotatedRows;

@@ -35,7 +35,7 @@ extern "C" const char* attnc_status_text(attnc_status status) {
         case ATTNC_WORKSPACE_TOO_SMALL:
             return "the workspace is too small";
         case ATTNC_WORKSPACE_MISALIGNED:
-            return "the workspace is not aligned to 64 bytes";
+            return "the workspace is not aligned";
         case ATTNC_OUT_OF_MEMORY:
             return "out of memory";
         case ATTNC_NO_TARGET:
@@ -46,6 +46,8 @@ extern "C" const char* attnc_status_text(attnc_status status) {
             return "the executor did not run all tasks";
         case ATTNC_KERNEL_FAILED:
             return "a kernel refused its arguments";
+        case ATTNC_DEVICE_FAILED:
+            return "the device's driver refused a call";
     }
     return "unknown status";
 }

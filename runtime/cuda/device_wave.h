@@ -1,0 +1,65 @@
+// The parts of a layer on a wave of items, each a few launches on the call's stream.
+#pragma once
+
+#include "runtime/cuda/device_plan.h"
+#include "runtime/cuda/launcher.h"
+#include "runtime/text.h"
+
+namespace attnc::cuda {
+
+// Items of a side's tokens, as kernels take them that go by rows: packed tokens are one item.
+struct TokenRows {
+    int64_t items, seq;
+    const int32_t* counts;  // rows that count, of each item
+    int64_t rows() const { return items * seq; }
+};
+
+struct DeviceWave {
+    const DeviceLayer& layer;
+    const Request& request;
+    const DevicePlan& plan;
+    Stream stream;
+    unsigned char* workspace;
+    attnc_error* error;
+    int64_t first, items;  // of the batch
+    TokenRows queries, keys;
+    const float *q, *k, *v;  // planes of rows; set by project_tokens
+
+    template <typename T>
+    T* at(int64_t offset) const {
+        return reinterpret_cast<T*>(workspace + offset);
+    }
+    attnc_status run(int kernel, DeviceCall& call) const {
+        return run_kernel(error, layer, stream, kernel, call);
+    }
+    // int32 numbers of a table of the call, whose first is that of item `first`; not given: any.
+    struct Numbers {
+        const void* data;
+        int64_t stride;
+    };
+    Numbers numbers(const ItemNumbers& table) const {
+        if (!table.present) return {layer.anything(), 0};
+        const int64_t width = table.wide ? 8 : 4;
+        return {static_cast<const unsigned char*>(table.data) + first * width, width / 4};
+    }
+};
+
+// Items first .. of the batch, as many as the workspace holds.
+DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Request& request,
+                      const DevicePlan& plan, void* workspace, Stream stream, int64_t first);
+
+attnc_status fill_tables(const DeviceWave& wave);
+
+// Q, K and V as attention reads them: projected or split into heads, normalised, rotated.
+attnc_status project_tokens(DeviceWave& wave);
+
+// Contexts and row statistics of all heads.
+attnc_status attend_items(const DeviceWave& wave);
+
+// lse, probabilities and scores, where they are asked for.
+attnc_status write_pairs(const DeviceWave& wave);
+
+// The output, from the contexts.
+attnc_status write_output(const DeviceWave& wave);
+
+}  // namespace attnc::cuda

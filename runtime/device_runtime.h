@@ -1,0 +1,42 @@
+// What the runtime does with a device, behind one table of functions: layer, forward and the device's own calls go through
+// it, so that a program whose libraries are for CPUs alone links none of runtime/cuda.
+#pragma once
+
+#include "runtime/attnc.h"
+#include "runtime/check_rotary.h"
+#include "runtime/kernel_abi.h"
+#include "runtime/layer.h"
+#include "runtime/weights.h"
+
+namespace attnc {
+
+// Of a layer that is being made: its numbers, and the caller's weights after their checks.
+struct LayerSources {
+    attnc_layer described;
+    LayerWeights weights;
+    HeadSources head_steps;
+};
+
+}  // namespace attnc
+
+struct attnc_device_runtime {
+    bool (*is_there)();  // a driver and a device
+    attnc_status (*create)(attnc_error* error, const attnc_device_entry& entry,
+                           const attnc::LayerSources& sources, attnc_layer** layer);
+    void (*destroy)(attnc_layer* layer);
+    // As the functions of attnc.h; the layer is there.
+    attnc_status (*workspace)(const attnc_layer& layer, const attnc_inputs* inputs,
+                              const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
+                              attnc_error* error);
+    attnc_status (*workspace_bound)(const attnc_layer& layer, const attnc_limits& limits, size_t* bytes,
+                                    attnc_error* error);
+    attnc_status (*forward)(const attnc_layer& layer, const attnc_inputs* inputs,
+                            const attnc_outputs* outputs, const attnc_run& run, attnc_error* error);
+    attnc_status (*allocate)(const attnc_layer& layer, size_t bytes, void** memory, attnc_error* error);
+    attnc_status (*free)(const attnc_layer& layer, void* memory, attnc_error* error);
+    attnc_status (*copy_in)(const attnc_layer& layer, void* to, const void* from, size_t bytes, void* stream,
+                            attnc_error* error);
+    attnc_status (*copy_out)(const attnc_layer& layer, void* to, const void* from, size_t bytes, void* stream,
+                             attnc_error* error);
+    attnc_status (*synchronize)(const attnc_layer& layer, void* stream, attnc_error* error);
+};
