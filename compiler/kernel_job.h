@@ -43,7 +43,7 @@ constexpr int64_t kMaxStackBytes = 64 * 1024;
 // Whether a kernel for Halide's target runs on a device: CUDA, or OpenCL in tests.
 bool is_device_target(std::string_view target);
 
-// What lies beside the object of a kernel for a device: its PTX, of a twin its OpenCL source.
+// What lies beside the object of a kernel for a device: its PTX.
 std::filesystem::path device_code_file(std::filesystem::path object);
 
 // Files that a worker writes: <prefix>.o and <prefix>.json, for a device .ptx; .s, .stmt and .ll where asked for.

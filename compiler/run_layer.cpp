@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/device_call.h"
 #include "compiler/layer_data.h"
 #include "compiler/packed_tokens.h"
 #include "runtime/kernel_abi.h"
@@ -170,6 +171,13 @@ private:
 };
 
 void forward(const attnc_layer* layer, const attnc_inputs& inputs, const attnc_outputs& outputs) {
+    if (is_on_device(layer)) {
+        DeviceCall call(layer, inputs, outputs);
+        call.run();
+        call.wait();
+        call.copy_outputs();
+        return;
+    }
     attnc_error error;
     attnc_run run = ATTNC_RUN_INIT;
     check_status(attnc_layer_workspace(layer, &inputs, &outputs, &run, &run.workspace_bytes, &error), error,
