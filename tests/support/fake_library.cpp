@@ -766,6 +766,9 @@ FakeLibrary::FakeLibrary(const Config& config, const FakeLayout& layout) : probl
     library_.targets = targets_.data();
     library_.manifest = "{}";
     library_.manifest_bytes = 2;
+    if (!layout.device) return;
+    device_ = std::make_unique<FakeDevice>(config, layout.device_layout);
+    library_.device = &device_->entry();
 }
 
 }  // namespace attnc::test

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/kernel_abi.h"
 #include "stages/config.h"
+#include "tests/support/fake_device.h"
 
 namespace attnc::test {
 
@@ -38,6 +40,8 @@ struct FakeLayout {
     int64_t tile_q_narrow = 0, tile_q_single = 0;  // as in a real table: 0, the kernel isn't there
     int64_t tile_rows = 1, tail_rows = 0;          // of project_heads and of project_out
     int64_t split_kv = 16;
+    bool device = false;  // with code for a device too
+    FakeDeviceLayout device_layout;
 };
 
 // The table and all it points to. Kernels that the configuration doesn't call are left out, as in a real
@@ -52,10 +56,12 @@ public:
     // For tests of bad tables.
     attnc_library& table() { return library_; }
     attnc_target_entry& target(size_t index) { return targets_[index]; }
+    attnc_device_entry& device() { return device_->entry(); }
 
 private:
     std::string problem_;
     std::vector<attnc_target_entry> targets_;
+    std::unique_ptr<FakeDevice> device_;
     attnc_library library_{};
 };
 

@@ -190,9 +190,11 @@ void check_bound(const attnc_layer* layer, const LayerCall& call, int64_t concur
 
 }  // namespace
 
-LayerPointer make_layer(const FakeLibrary& library, const LayerCall& call, attnc_error* error) {
+LayerPointer make_layer(const FakeLibrary& library, const LayerCall& call, attnc_error* error,
+                        const char* target) {
     const attnc_weights weights = call.weights();
-    const attnc_layer_options options = call.options();
+    attnc_layer_options options = call.options();
+    options.target = target;
     attnc_layer* layer = nullptr;
     attnc_layer_create(library.get(), &weights, &options, &layer, error);
     return LayerPointer(layer);
@@ -202,8 +204,10 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     FakeResult result;
     attnc_error error = {};
     const Config& c = call.config;
-    const FakeLibrary library(c, options.layout);
-    const LayerPointer layer = make_layer(library, call, &error);
+    FakeLayout layout = options.layout;
+    layout.device = options.device;
+    const FakeLibrary library(c, layout);
+    const LayerPointer layer = make_layer(library, call, &error, options.device ? "cuda" : nullptr);
     if (layer == nullptr) return {error.code, error.text, {}, {}, {}, {}, {}, 0};
 
     Placed placed{{}, {}, {}, options};
@@ -247,10 +251,14 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
     result.status = attnc_layer_workspace(layer.get(), &in, &outputs, &run, &result.workspace_bytes, &error);
     if (result.status == ATTNC_OK) {
         check_bound(layer.get(), call, options.concurrency, result.workspace_bytes);
-        const GuardedMemory workspace(result.workspace_bytes, Placement::kAtEnd, 64);
+        const GuardedMemory workspace(result.workspace_bytes, Placement::kAtEnd, options.device ? 256 : 64);
+        run.stream = options.stream;
         run.workspace = workspace.data();
         run.workspace_bytes = result.workspace_bytes;
         result.status = attnc_layer_forward(layer.get(), &in, &outputs, &run, &error);
+        if (options.device) {
+            EXPECT_EQ(attnc_device_synchronize(layer.get(), options.stream, nullptr), ATTNC_OK);
+        }
     }
     if (result.status != ATTNC_OK) {
         result.error = error.text;
@@ -286,7 +294,9 @@ FakeResult run_fake(const LayerCall& call, const FakeOptions& options) {
 }
 
 ::testing::AssertionResult matches(const LayerCall& call, const FakeOptions& options) {
-    return matches(call, run_fake(call, options), {options.layout.tile_kv, options.layout.split_kv});
+    KeyBlocks blocks = {options.layout.tile_kv, options.layout.split_kv};
+    if (options.device) blocks = {kFakeDeviceTile, kFakeDeviceSplit};
+    return matches(call, run_fake(call, options), blocks);
 }
 
 ::testing::AssertionResult equal_bits(const FakeResult& a, const FakeResult& b) {

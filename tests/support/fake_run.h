@@ -26,6 +26,8 @@ struct FakeOptions {
     int64_t row_gap = 0, item_gap = 0;
     bool rank4 = false;        // tokens, and out, split into heads; for libraries without projections
     bool wide_lengths = true;  // false: 32-bit lengths
+    bool device = false;       // on the device of the library; a driver is there
+    void* stream = nullptr;    // of the device
 };
 
 struct FakeResult {
@@ -47,6 +49,7 @@ struct LayerDelete {
     void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
 };
 using LayerPointer = std::unique_ptr<attnc_layer, LayerDelete>;
-LayerPointer make_layer(const FakeLibrary& library, const LayerCall& call, attnc_error* error = nullptr);
+LayerPointer make_layer(const FakeLibrary& library, const LayerCall& call, attnc_error* error = nullptr,
+                        const char* target = nullptr);
 
 }  // namespace attnc::test
