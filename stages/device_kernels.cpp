@@ -45,12 +45,13 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_PROJECT_OUT, config.out_proj);
     add(ATTNC_DEVICE_KERNEL_ATTEND, true);
     add(ATTNC_DEVICE_KERNEL_ATTEND_MASKED, config.masks || config.alibi || config.softcap);
-    // Any call may be causal or have few queries, and any layer may have a window or a policy for rows without keys.
+    // Any call may be causal or have few queries, and any layer may have a window or a policy for rows without keys; with
+    // appended keys there are no such rows.
     add(ATTNC_DEVICE_KERNEL_ATTEND_SUSPECTS, true);
     add(ATTNC_DEVICE_KERNEL_ATTEND_GUARDED, true);
     add(ATTNC_DEVICE_KERNEL_ATTEND_DECODE, true);
     add(ATTNC_DEVICE_KERNEL_ATTEND_MERGE, true);
-    add(ATTNC_DEVICE_KERNEL_FILL_EMPTY, true);
+    add(ATTNC_DEVICE_KERNEL_FILL_EMPTY, !config.bias_kv && !config.zero_attn);
     add(ATTNC_DEVICE_KERNEL_ATTEND_LSE, true);
     add(ATTNC_DEVICE_KERNEL_ATTEND_PROBS, config.probs);
     add(ATTNC_DEVICE_KERNEL_ATTEND_SCORES, config.scores);

@@ -35,5 +35,33 @@ TEST(Targets, RefusesUnknownOnes) {
     EXPECT_THROW(order_targets({"x86-64-linux", "x86-64-linux"}), ConfigError);
 }
 
+TEST(Targets, AreCpusAndADevice) {
+    const ChosenTargets usual = choose_targets({});
+    EXPECT_EQ(usual.cpus.size(), 3U);
+    EXPECT_FALSE(usual.device.has_value());
+    EXPECT_EQ(choose_targets({"cpu"}).cpus, usual.cpus);
+
+    const ChosenTargets both = choose_targets({"cuda", "x86-64-linux", "x86-64-linux-avx2"});
+    EXPECT_THAT(both.cpus, ElementsAre("x86-64-linux-avx2", "x86-64-linux"));
+    ASSERT_TRUE(both.device.has_value());
+    EXPECT_EQ(both.device->name, "cuda");
+    EXPECT_TRUE(both.device->architectures.empty());
+    EXPECT_THAT(layer_targets(both), ElementsAre("x86-64-linux-avx2", "x86-64-linux", "cuda"));
+
+    const ChosenTargets device = choose_targets({"cuda-sm_90", "cuda", "cuda-sm_80"});
+    EXPECT_TRUE(device.cpus.empty());
+    ASSERT_TRUE(device.device.has_value());
+    EXPECT_THAT(device.device->architectures, ElementsAre(80, 90));
+}
+
+TEST(Targets, RefusesDevicesThatAreNone) {
+    EXPECT_THROW(choose_targets({"cuda-"}), ConfigError);
+    EXPECT_THROW(choose_targets({"cuda-sm_"}), ConfigError);
+    EXPECT_THROW(choose_targets({"cuda-sm_800"}), ConfigError);
+    EXPECT_THROW(choose_targets({"cuda", "cuda"}), ConfigError);
+    EXPECT_THROW(choose_targets({"cuda", "opencl"}), ConfigError);
+    EXPECT_THROW(choose_targets({"cpu", "x86-64-linux"}), ConfigError);
+}
+
 }  // namespace
 }  // namespace attnc::test
