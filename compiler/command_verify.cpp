@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "compiler/command.h"
+#include "compiler/device_call.h"
 #include "compiler/files.h"
 #include "compiler/load_library.h"
 #include "compiler/progress.h"
@@ -54,6 +55,16 @@ std::vector<LibraryTarget> library_targets(const attnc_library* library,
     return targets;
 }
 
+void check(Outcome& outcome, const attnc_library* library, const VerifyCall& call, const Reference& want) {
+    try {
+        outcome.reason = check_call(library, outcome.target, call, want);
+        outcome.kind = outcome.reason.empty() ? Outcome::Kind::kPassed : Outcome::Kind::kFailed;
+    } catch (const StatusError& error) {
+        if (!is_beyond_device(error, outcome.target)) throw;
+        outcome.reason = error.what();
+    }
+}
+
 bool verify_library(const Options& options) {
     const LoadedLibrary library(options.library, own_installation());
     const Config config = config_of(library);
@@ -70,8 +81,7 @@ bool verify_library(const Options& options) {
                                .reason = "this machine cannot run it",
                                .repeat = ""};
             if (target.runs) {
-                outcome.reason = check_call(library, target.name, *call, want);
-                outcome.kind = outcome.reason.empty() ? Outcome::Kind::kPassed : Outcome::Kind::kFailed;
+                check(outcome, library, *call, want);
             }
             if (outcome.kind == Outcome::Kind::kFailed) {
                 outcome.repeat = fmt::format("attnc verify {} --target {} --seed {} --count 1",
@@ -89,8 +99,10 @@ bool verify_library(const Options& options) {
             });
         };
         if (target.runs) {
-            fmt::print("{}: {} passed, {} failed\n", target.name, count(Outcome::Kind::kPassed),
-                       count(Outcome::Kind::kFailed));
+            const auto skipped = count(Outcome::Kind::kSkipped);
+            fmt::print("{}: {} passed, {} failed{}\n", target.name, count(Outcome::Kind::kPassed),
+                       count(Outcome::Kind::kFailed),
+                       skipped == 0 ? "" : fmt::format(", {} of kinds that it does without", skipped));
         } else {
             fmt::print("{}: skipped, this machine cannot run it\n", target.name);
         }

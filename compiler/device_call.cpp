@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "compiler/layer_data.h"
 #include "compiler/targets.h"
+#include "runtime/device_runtime.h"
 
 namespace attnc {
 
@@ -24,6 +24,12 @@ size_t span_bytes(const attnc_tensor& tensor) {
 }
 
 }  // namespace
+
+bool device_is_there() { return attnc_abi1_cuda.is_there(); }
+
+bool is_beyond_device(const StatusError& error, const std::string& target) {
+    return error.status == ATTNC_NOT_SUPPORTED && target == kCudaTarget;
+}
 
 bool is_on_device(const attnc_layer* layer) {
     return std::string_view(attnc_layer_target(layer)) == kCudaTarget;

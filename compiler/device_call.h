@@ -3,13 +3,21 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "compiler/layer_data.h"
 #include "runtime/attnc.h"
 
 namespace attnc {
 
+// Whether this machine has a driver and a device for the target.
+bool device_is_there();
+
 bool is_on_device(const attnc_layer* layer);
+
+// Whether a call that was refused is one that no layer of the target takes: what a device does without.
+bool is_beyond_device(const StatusError& error, const std::string& target);
 
 // Memory of a layer's device. Throws std::runtime_error.
 class DeviceMemory {

@@ -122,7 +122,7 @@ AlignedBytes::AlignedBytes(size_t bytes) : bytes_(bytes) {
 AlignedBytes::~AlignedBytes() { std::free(data_); }
 
 void check_status(attnc_status status, const attnc_error& error, const char* function) {
-    if (status != ATTNC_OK) throw std::runtime_error(fmt::format("{}: {}", function, error.text));
+    if (status != ATTNC_OK) throw StatusError(status, fmt::format("{}: {}", function, error.text));
 }
 
 }  // namespace attnc

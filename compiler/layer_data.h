@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "runtime/attnc.h"
@@ -50,7 +52,12 @@ private:
     size_t bytes_;
 };
 
-// A status of the C API as an exception: "attnc_layer_forward: <its sentence>".
+struct StatusError : std::runtime_error {
+    StatusError(attnc_status refused, const std::string& text) : std::runtime_error(text), status(refused) {}
+    attnc_status status;
+};
+
+// A status of the C API as a StatusError: "attnc_layer_forward: <its sentence>".
 void check_status(attnc_status status, const attnc_error& error, const char* function);
 
 }  // namespace attnc

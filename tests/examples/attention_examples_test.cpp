@@ -35,6 +35,33 @@ TEST(CrossAttention, PaddingDoesNotMatter) {
         << finished.out;
 }
 
+TEST(CudaLayer, RunsOnTheCpu) {
+    const Finished finished = run_program({CUDA_LAYER_PROGRAM, "cpu"});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_EQ(finished.err, "");
+    EXPECT_EQ(finished.out.rfind("cpu: root mean square 0.", 0), 0U) << finished.out;
+}
+
+// On a device the same numbers; without one a line that says what is missing.
+TEST(CudaLayer, RunsOnADeviceOrSaysThatThereIsNone) {
+    const Finished finished = run_program({CUDA_LAYER_PROGRAM, "cuda"});
+    if (finished.status == 0) {
+        EXPECT_EQ(finished.err, "");
+        EXPECT_EQ(finished.out.rfind("cuda: root mean square 0.", 0), 0U) << finished.out;
+        return;
+    }
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_EQ(finished.out, "");
+    EXPECT_EQ(finished.err.rfind("cuda_layer: ", 0), 0U) << finished.err;
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+}
+
+TEST(CudaLayer, SaysHowItIsCalled) {
+    const Finished finished = run_program({CUDA_LAYER_PROGRAM, "gpu"});
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_EQ(finished.err, "usage: cuda_layer cpu|cuda\n");
+}
+
 TEST(Decoder, WritesTheSameWithACacheAndWithout) {
     const Finished finished = run_program({DECODER_PROGRAM});
     EXPECT_EQ(finished.status, 0);
