@@ -7,6 +7,7 @@
 
 #include "compiler/build.h"
 #include "compiler/command.h"
+#include "compiler/device_call.h"
 #include "compiler/files.h"
 #include "compiler/fma_probe.h"
 #include "compiler/layer_call.h"
@@ -16,6 +17,7 @@
 #include "compiler/own_target.h"
 #include "compiler/progress.h"
 #include "compiler/run_apart.h"
+#include "compiler/targets.h"
 #include "compiler/timing.h"
 #include "compiler/tree.h"
 #include "compiler/tuning_options.h"
@@ -71,9 +73,9 @@ Config common_options(const Config& a, const Config& b) {
     return both;
 }
 
-// What a build of the layer would choose, or what was asked for.
+// What a build of the layer would choose, or what was asked for. On a device nothing is looked up.
 std::string schedule_text(const Problem& layer, const Options& options, const std::string& target) {
-    if (!options.schedule.empty()) return options.schedule;
+    if (!options.schedule.empty() || target == kCudaTarget) return options.schedule;
     const PlannedTarget planned =
         plan_target(layer.config, target, chosen_tuning(options.tuning, {layer.sizes}), "");
     if (planned.found.record)
@@ -101,7 +103,7 @@ std::vector<BuiltPart> build_parts(const Problem& problem, const Options& option
         BuildRequest request;
         request.config = part.problem.config;
         request.targets = {target};
-        request.schedule = part.schedule;
+        (target == kCudaTarget ? request.cuda_schedule : request.schedule) = part.schedule;
         request.output = folder;
         // The parts share their kernels, so each is compiled once even where nobody keeps a cache.
         request.kernel_cache =
@@ -114,6 +116,16 @@ std::vector<BuiltPart> build_parts(const Problem& problem, const Options& option
 }
 
 Json result_json(const Problem& problem, const TimedResult& result, const std::string& target, int threads) {
+    if (target == kCudaTarget) {
+        return {{"problem", to_string(problem)},
+                {"part", result.name},
+                {"target", target},
+                {"operations", result.operations},
+                {"calls", result.calls},
+                {"ms_best", result.ms_best},
+                {"ms_median", result.ms_median},
+                {"gflops_best", result.operations / result.ms_best / 1e6}};
+    }
     return {{"problem", to_string(problem)},
             {"part", result.name},
             {"target", target},
@@ -126,6 +138,16 @@ Json result_json(const Problem& problem, const TimedResult& result, const std::s
             {"probe_gflops", result.probe_best / 1e9},
             {"peak_fraction_best", result.fraction_best},
             {"peak_fraction_median", result.fraction_median}};
+}
+
+// A device is not held against the probe, which is the CPU's.
+void print_device_header() {
+    fmt::print("{:<10}{:>12}{:>12}{:>11}{:>9}\n", "", "best ms", "median ms", "GFLOP/s", "calls");
+}
+
+void print_device_result(const TimedResult& result) {
+    fmt::print("{:<10}{:>12.4f}{:>12.4f}{:>11.1f}{:>9}\n", result.name, result.ms_best, result.ms_median,
+               result.operations / result.ms_best / 1e6, result.calls);
 }
 
 void print_header() {
@@ -154,15 +176,21 @@ void bench_problem(const Problem& problem, const std::vector<BuiltPart>& built, 
             {part.name, call_operations(part.problem).all(), [call = calls.back().get()] { call->call(); }});
     }
     const std::vector<TimedResult> results = time_in_turn(works, pool, {.seconds = options.seconds});
-    fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target,
-               options.threads, options.threads == 1 ? "" : "s", FmaProbe().name(),
-               results.front().probe_best / 1e9);
-    print_header();
+    const bool device = target == kCudaTarget;
+    if (device) {
+        fmt::print("{}  {}\n", to_string(problem), target);
+        print_device_header();
+    } else {
+        fmt::print("{}  {}, {} thread{}; probe ({}) {:.1f} GFLOP/s\n", to_string(problem), target,
+                   options.threads, options.threads == 1 ? "" : "s", FmaProbe().name(),
+                   results.front().probe_best / 1e9);
+        print_header();
+    }
     Json list = Json::array();
     const size_t own = options.against.empty() ? results.size() : results.size() / 2;
     for (size_t i = 0; i < results.size(); ++i) {
         if (i == own) fmt::print("against {}\n", options.against);
-        print_result(results[i]);
+        device ? print_device_result(results[i]) : print_result(results[i]);
         list.push_back(result_json(built[i].problem, results[i], target, options.threads));
     }
     for (size_t i = 0; own < results.size() && i < own; ++i) {
@@ -197,7 +225,9 @@ void run(const Options& options) {
             }
         }
     }
-    const std::string target = own_target(options.target);
+    if (options.target == kCudaTarget && !device_is_there())
+        throw std::runtime_error("this machine cannot run cuda: it has no driver or no device");
+    const std::string target = options.target == kCudaTarget ? kCudaTarget : own_target(options.target);
     const TemporaryFolder folder(system_temporary_folder());
     Json results = Json::array();
     for (const Problem& problem : problems) {
@@ -233,7 +263,7 @@ void add_bench_command(CLI::App& app) {
     command->add_option("--seconds", options->seconds, "How long to measure each problem; default: 2")
         ->check(CLI::Range(0.0, 3600.0));
     command->add_option("--target", options->target,
-                        "Instruction set; default: the best that this machine runs");
+                        "Instruction set, or cuda; default: the best instruction set that this machine runs");
     add_tuning_options(*command, options->tuning);
     command->add_option("--schedule", options->schedule,
                         "Parameters that differ from the built-in defaults, without asking records");

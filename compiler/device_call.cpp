@@ -6,6 +6,8 @@
 #include "compiler/targets.h"
 #include "runtime/device_runtime.h"
 
+extern "C" const attnc_device_runtime attnc_abi1_cuda;  // the runtime's own, which libraries name
+
 namespace attnc {
 
 namespace {

@@ -67,6 +67,11 @@ LayerCall::LayerCall(const LayerCallSetup& setup) : problem_(setup.problem) {
     const int64_t sets = rotation(inputs(), outputs(), setup.most_sets);
     for (int64_t set = 1; set < sets; ++set)
         sets_.push_back(std::make_unique<Set>(setup, 100 * static_cast<uint64_t>(set)));
+    if (is_on_device(layer_)) {
+        for (const auto& set : sets_)
+            set->device = std::make_unique<DeviceCall>(layer_, set->inputs, set->outputs);
+        return;
+    }
     run_.executor = setup.executor;
     check_status(attnc_layer_workspace(layer_, &inputs(), &outputs(), &run_, &run_.workspace_bytes, &error),
                  error, "attnc_layer_workspace");
@@ -74,10 +79,18 @@ LayerCall::LayerCall(const LayerCallSetup& setup) : problem_(setup.problem) {
     run_.workspace = workspace_->data();
 }
 
-LayerCall::~LayerCall() { attnc_layer_destroy(layer_); }
+LayerCall::~LayerCall() {
+    sets_.clear();  // with their memory on the layer's device
+    attnc_layer_destroy(layer_);
+}
 
 void LayerCall::call() {
     const Set& set = *sets_[next_++ % sets_.size()];
+    if (set.device) {
+        set.device->run();
+        set.device->wait();
+        return;
+    }
     attnc_error error;
     check_status(attnc_layer_forward(layer_, &set.inputs, &set.outputs, &run_, &error), error,
                  "attnc_layer_forward");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/device_call.h"
 #include "compiler/layer_data.h"
 #include "runtime/attnc.h"
 #include "stages/config.h"
@@ -17,7 +18,7 @@ struct LayerCallSetup {
     Problem problem;
     Config used;  // options that the library has and this does not are left unused
     const attnc_library* library = nullptr;
-    std::string target;                        // empty: the best that this CPU runs
+    std::string target;                        // empty: the best that this CPU runs; "cuda": on its device
     const attnc_executor* executor = nullptr;  // null: the calling thread
     // What calls have beside their tokens and their out; its memory outlives the call. May be empty.
     std::function<void(attnc_inputs&, attnc_outputs&)> adjust;
@@ -36,7 +37,7 @@ public:
     LayerCall& operator=(const LayerCall&) = delete;
     ~LayerCall();
 
-    void call();
+    void call();  // on a device until it is done
 
     const Problem& problem() const { return problem_; }
     const attnc_layer* layer() const { return layer_; }
@@ -51,6 +52,7 @@ private:
         std::vector<float> out;
         attnc_inputs inputs = ATTNC_INPUTS_INIT;
         attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
+        std::unique_ptr<DeviceCall> device;  // all of it there; null: on a CPU
         Set(const LayerCallSetup& setup, uint64_t seed);
     };
 

@@ -64,9 +64,8 @@ void add_device(ChosenTargets& chosen, const std::string& name) {
 int64_t cpu_features(std::string_view target) {
     std::string_view rest = target;
     if (!rest.starts_with(kBaseline)) {
-        throw ConfigError(fmt::format(
-            "target '{}' is not supported: it does not start with {}, and is neither cpu nor cuda nor cuda-sm_80",
-            target, kBaseline));
+        throw ConfigError(
+            fmt::format("target '{}' is not supported: it does not start with {}", target, kBaseline));
     }
     rest.remove_prefix(kBaseline.size());
     int64_t bits = 0;
@@ -127,8 +126,12 @@ ChosenTargets choose_targets(const std::vector<std::string>& names) {
             chosen.cpus.insert(chosen.cpus.end(), std::begin(kCpuTargets), std::end(kCpuTargets));
         } else if (is_cuda_name(name) || name == kTwin) {
             add_device(chosen, name);
-        } else {
+        } else if (name.starts_with(kBaseline)) {
             chosen.cpus.push_back(name);
+        } else {
+            throw ConfigError(fmt::format(
+                "target '{}' is not supported: it does not start with {}, and is neither cpu nor cuda nor cuda-sm_80",
+                name, kBaseline));
         }
     }
     if (!chosen.cpus.empty() || !chosen.device) chosen.cpus = order_targets(chosen.cpus);
