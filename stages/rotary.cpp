@@ -9,36 +9,37 @@ using namespace Halide;
 namespace {
 
 // Taylor's series on |x| <= pi/4: the first terms left out are x^13 / 13! < 7e-12 and x^12 / 12! < 1.2e-10.
-Expr sine_near_zero(const Expr& x) {
+Expr sine_near_zero(const Expr& x, DoubleConstant number) {
     Expr z = x * x;
-    Expr p = Expr(-1.0 / 39916800);
-    p = p * z + Expr(1.0 / 362880);
-    p = p * z + Expr(-1.0 / 5040);
-    p = p * z + Expr(1.0 / 120);
-    p = p * z + Expr(-1.0 / 6);
+    Expr p = number(-1.0 / 39916800);
+    p = p * z + number(1.0 / 362880);
+    p = p * z + number(-1.0 / 5040);
+    p = p * z + number(1.0 / 120);
+    p = p * z + number(-1.0 / 6);
     return x + x * z * p;
 }
 
-Expr cosine_near_zero(const Expr& x) {
+Expr cosine_near_zero(const Expr& x, DoubleConstant number) {
     Expr z = x * x;
-    Expr p = Expr(-1.0 / 3628800);
-    p = p * z + Expr(1.0 / 40320);
-    p = p * z + Expr(-1.0 / 720);
-    p = p * z + Expr(1.0 / 24);
-    p = p * z + Expr(-0.5);
-    return p * z + Expr(1.0);
+    Expr p = number(-1.0 / 3628800);
+    p = p * z + number(1.0 / 40320);
+    p = p * z + number(-1.0 / 720);
+    p = p * z + number(1.0 / 24);
+    p = p * z + number(-0.5);
+    return p * z + number(1.0);
 }
 
 }  // namespace
 
-RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& magnitude) {
+RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& magnitude,
+                           DoubleConstant number) {
     constexpr int kQuarterBits = 62;  // a quarter of a turn is 2^62
     const Expr eighth = Expr(uint64_t{1} << (kQuarterBits - 1));
     Expr phase = cast<uint64_t>(cast<int64_t>(position)) * turns;
     Expr quarter = (phase + eighth) >> kQuarterBits;  // the nearest one
     Expr rest = reinterpret<int64_t>(phase - (quarter << kQuarterBits));
-    Expr x = cast<double>(rest) * Expr(2 * std::numbers::pi / 0x1p64);
-    Expr s = sine_near_zero(x), c = cosine_near_zero(x);
+    Expr x = cast<double>(rest) * number(2 * std::numbers::pi / 0x1p64);
+    Expr s = sine_near_zero(x, number), c = cosine_near_zero(x, number);
     Expr odd = (quarter & Expr(uint64_t{1})) != 0;
     Expr second_half = (quarter & Expr(uint64_t{2})) != 0;
     Expr cosine_sign = select(odd != second_half, -magnitude, magnitude);

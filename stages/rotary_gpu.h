@@ -3,6 +3,9 @@
 
 #include <Halide.h>
 
+#include <bit>
+#include <cstdint>
+
 #include "runtime/device_abi.h"
 #include "stages/gpu_items.h"
 #include "stages/rotary.h"
@@ -18,6 +21,14 @@ inline Halide::Expr row_position(const Halide::Func& positions, const Halide::Fu
     Expr offset = select((given & ATTNC_GIVEN_POSITION_OFFSETS) != 0, position_offsets(item), 0);
     return select((given & ATTNC_GIVEN_POSITIONS) != 0, cast<int64_t>(positions(row, item)),
                   cast<int64_t>(offset) + row);
+}
+
+// Halide writes OpenCL's numbers as floats, and those too small for one as 0; of bits it knows nothing.
+inline Halide::Expr double_by_bits(double value) {
+    return Halide::reinterpret<double>(Halide::Expr(std::bit_cast<uint64_t>(value)));
+}
+inline DoubleConstant double_constant_gpu(const Halide::Target& target) {
+    return target.has_feature(Halide::Target::CUDA) ? double_constant : double_by_bits;
 }
 
 // y = x turned as Rotation has it; y may be x's memory. `slot` goes over the pairs, then over the features past them, so that

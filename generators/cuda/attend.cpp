@@ -182,7 +182,7 @@ public:
         SuspectsGpu stage(context, items, v_head_dim, context.dim(2).extent(), context.dim(1).extent(),
                           seq_q);
         suspects(stage.h, stage.b) = 0;
-        suspects(stage.rows.y, stage.rows.z) = 1;
+        suspects(stage.head(), stage.item()) = 1;
         schedule_suspects_gpu(stage, suspects);
     }
 };

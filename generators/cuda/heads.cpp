@@ -131,7 +131,7 @@ public:
         table_of_rows(cos_table, frequencies.dim(0).extent());
         table_of_rows(sin_table, frequencies.dim(0).extent());
         const Var r("r"), m("m");
-        const RotaryAngles angles(position(m), frequencies(r), magnitude);
+        const RotaryAngles angles(position(m), frequencies(r), magnitude, double_constant_gpu(get_target()));
         cos_table(r, m) = angles.cosine;
         sin_table(r, m) = angles.sine;
         schedule_tables_gpu(cos_table, sin_table);

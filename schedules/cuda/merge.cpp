@@ -49,17 +49,13 @@ void schedule_merge_gpu(AttentionMergeGpu& s, Func context, Func row_stats, int 
 }
 
 void schedule_suspects_gpu(SuspectsGpu& s, Func suspects) {
-    const Var item("item");
-    const RVar block("block"), row("row");
-    suspects.split(suspects.args()[1], suspects.args()[1], item, kThreads, TailStrategy::GuardWithIf)
-        .reorder(item, suspects.args()[0], suspects.args()[1])
+    const Var h = suspects.args()[0], b = suspects.args()[1], item("item");
+    suspects.split(b, b, item, kThreads, TailStrategy::GuardWithIf)
+        .reorder(item, b, h)
         .gpu_threads(item)
-        .gpu_blocks(suspects.args()[0], suspects.args()[1]);
-    suspects.update()
-        .allow_race_conditions()
-        .split(s.rows.x, block, row, kThreads)
-        .gpu_threads(row)
-        .gpu_blocks(block, s.rows.y, s.rows.z);
+        .gpu_blocks(b, h);
+    const RVar row = s.rows[0];
+    suspects.update().allow_race_conditions().gpu_threads(row).gpu_blocks(s.rows[1], s.rows[2]);
     s.found.compute_at(suspects, row)
         .store_in(MemoryType::Register)
         .bound_extent(s.i, 1)

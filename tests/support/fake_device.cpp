@@ -206,7 +206,7 @@ size_t scalar_bytes(Kind kind) { return kind == Kind::kDouble ? 8 : 4; }
 struct Shapes {
     int32_t extent[kMostParameters][4];
     int32_t stride[kMostParameters][4];
-    int32_t pairs;  // rotate_heads: features 2 i and 2 i + 1
+    int32_t option;  // rotate_heads: pairs are features 2 i and 2 i + 1; attend_merge: there are sinks
 };
 
 // ---- the host's side
@@ -282,13 +282,13 @@ Grid grid_of(int kernel, const Shapes& s) {
     }
 }
 
-int32_t launch(int kernel, bool pairs, void** argv) {
+int32_t launch(int kernel, bool option, void** argv) {
     const std::vector<Rule>& rule = rules(kernel);
     HostCall call = {*static_cast<void**>(argv[0])};
     void* state = nullptr;
     attnc_abi1_cuda_initialize_kernels(call.context, &state, "", 0);
     Shapes shapes = {};
-    shapes.pairs = pairs ? 1 : 0;
+    shapes.option = option ? 1 : 0;
     std::vector<size_t> sizes;
     std::vector<void*> arguments;
     std::vector<int8_t> buffers;
@@ -316,9 +316,9 @@ int32_t launch(int kernel, bool pairs, void** argv) {
     return result;
 }
 
-template <int kernel, bool pairs = false>
+template <int kernel, bool option = false>
 int32_t host_code(void** argv) {
-    return launch(kernel, pairs, argv);
+    return launch(kernel, option, argv);
 }
 
 std::string ptx_of(int kernel) {
@@ -369,7 +369,7 @@ public:
         return value;
     }
     int32_t integer(int argument) const { return scalar<int32_t>(argument); }
-    bool pairs() const { return shapes_.pairs != 0; }
+    bool option() const { return shapes_.option != 0; }
 
 private:
     size_t index(int argument) const {
@@ -609,7 +609,8 @@ void attend_merge(const DeviceArguments& a) {
     const DeviceView to = VIEW(CONTEXT), stats = VIEW(ROW_STATS);
     for (int64_t m = 0; m < to.extent(2); ++m) {
         for (int64_t h = 0; h < to.extent(1); ++h) {
-            float largest = sinks.f(h);
+            const float sink = a.option() ? sinks.f(h) : kMinusInfinity;
+            float largest = sink;
             for (int64_t s = 0; s < from.extent(3); ++s) {
                 if (stats_in.f(m, h, 1, s) != 0 && !(stats_in.f(m, h, 0, s) <= largest))
                     largest = stats_in.f(m, h, 0, s);
@@ -618,7 +619,7 @@ void attend_merge(const DeviceArguments& a) {
             row.context.assign(static_cast<size_t>(to.extent(0)), 0);
             row.largest = largest;
             const auto weight = [&](float score) { return std::exp(static_cast<double>(score - largest)); };
-            if (sinks.f(h) != kMinusInfinity) row.sum += weight(sinks.f(h));
+            if (sink != kMinusInfinity) row.sum += weight(sink);
             for (int64_t s = 0; s < from.extent(3); ++s) {
                 if (stats_in.f(m, h, 1, s) == 0) continue;
                 const double w = weight(stats_in.f(m, h, 0, s)) * static_cast<double>(stats_in.f(m, h, 1, s));
@@ -686,7 +687,7 @@ void attend_probs(const DeviceArguments& a) {
         const int64_t m = scores.column(ATTNC_ITEM_QUERY_ROW, b) + i,
                       keys = scores.column(ATTNC_ITEM_KEYS, b);
         if (stats.f(m, h, 1) == 0) {
-            if (policy == ATTNC_EMPTY_ROWS_NAN && j < keys) return std::numeric_limits<float>::quiet_NaN();
+            if (policy == ATTNC_EMPTY_ROWS_NAN) return std::numeric_limits<float>::quiet_NaN();
             return policy == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES && j < keys ? 1 / static_cast<float>(keys)
                                                                          : 0.0F;
         }
@@ -790,7 +791,7 @@ void rotate_heads(const DeviceArguments& a) {
         for (int64_t m = 0; m < x.extent(1); ++m) {
             for (int64_t d = 2 * pairs; d < x.extent(0); ++d) y.f(d, m, h) = x.f(d, m, h);
             for (int64_t r = 0; r < pairs; ++r) {
-                const int64_t one = a.pairs() ? 2 * r : r, other = a.pairs() ? 2 * r + 1 : r + pairs;
+                const int64_t one = a.option() ? 2 * r : r, other = a.option() ? 2 * r + 1 : r + pairs;
                 const float u = x.f(one, m, h), w = x.f(other, m, h), c = cosines.f(r, m), s = sines.f(r, m);
                 y.f(one, m, h) = u * c - w * s;
                 y.f(other, m, h) = w * c + u * s;
@@ -860,6 +861,8 @@ FakeDevice::FakeDevice(const Config& config, const FakeDeviceLayout& layout)
     if (config.rotary == Rotary::kPairs) {
         runs[ATTNC_DEVICE_KERNEL_ROTATE_HEADS] = host_code<ATTNC_DEVICE_KERNEL_ROTATE_HEADS, true>;
     }
+    if (config.sink)
+        runs[ATTNC_DEVICE_KERNEL_ATTEND_MERGE] = host_code<ATTNC_DEVICE_KERNEL_ATTEND_MERGE, true>;
     for (int kernel = 0; kernel < ATTNC_DEVICE_KERNEL_COUNT; ++kernel) {
         std::string& text = code_[static_cast<size_t>(kernel)] = ptx_of(kernel);
         attnc_device_image* images = &images_[2 * static_cast<size_t>(kernel)];
