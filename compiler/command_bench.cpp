@@ -7,7 +7,7 @@
 
 #include "compiler/build.h"
 #include "compiler/command.h"
-#include "compiler/device_call.h"
+#include "compiler/device_there.h"
 #include "compiler/files.h"
 #include "compiler/fma_probe.h"
 #include "compiler/layer_call.h"

@@ -4,9 +4,6 @@
 #include <string_view>
 
 #include "compiler/targets.h"
-#include "runtime/device_runtime.h"
-
-extern "C" const attnc_device_runtime attnc_abi1_cuda;  // the runtime's own, which libraries name
 
 namespace attnc {
 
@@ -26,8 +23,6 @@ size_t span_bytes(const attnc_tensor& tensor) {
 }
 
 }  // namespace
-
-bool device_is_there() { return attnc_abi1_cuda.is_there(); }
 
 bool is_beyond_device(const StatusError& error, const std::string& target) {
     return error.status == ATTNC_NOT_SUPPORTED && target == kCudaTarget;

@@ -11,9 +11,6 @@
 
 namespace attnc {
 
-// Whether this machine has a driver and a device for the target.
-bool device_is_there();
-
 bool is_on_device(const attnc_layer* layer);
 
 // Whether a call that was refused is one that no layer of the target takes: what a device does without.

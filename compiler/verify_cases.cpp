@@ -13,6 +13,7 @@
 
 #include "compiler/build.h"
 #include "compiler/device_call.h"
+#include "compiler/device_there.h"
 #include "compiler/load_library.h"
 #include "compiler/run_apart.h"
 #include "compiler/targets.h"
