@@ -7,6 +7,10 @@
  * `h` heads, `b` items, `i` queries and `j` keys of an item, `k` inner features of a projection, `n` columns of a panel of
  * weights, `c` columns of a table. Every buffer has min 0, and stride 1 in its first dimension unless said otherwise; rows of
  * padded heads and of weights begin at multiples of 16 bytes.
+ *
+ * Of a launch's grid x goes over rows and items together, so that neither has a limit but 2^31; y, of at most 65535, over
+ * heads, for projections over panels of columns; z over splits of keys and, for probabilities and scores, over blocks of
+ * tile_kv keys. No extent may be 0: a call without queries has nothing to launch, one without keys passes a row of any.
  */
 #ifndef ATTNC_DEVICE_ABI_H
 #define ATTNC_DEVICE_ABI_H
@@ -18,8 +22,8 @@
  * fill_items     query_lengths (b), key_lengths (b), causal_offsets (b), query_starts (b + 1), key_starts (b + 1), given,
  *     seq_q, seq_kv, diagonal, window_left, window_right -> items (c, b), query_counts (b), key_counts (b)
  *     Columns of items are ATTNC_ITEM_*. The five tables are int32 with any stride (of a table of int64 the low halves);
- *     `given` (ATTNC_GIVEN_*) says which are read. Without starts item b has rows b * seq_q .. of q and b * seq_kv .. of k;
- *     with them rows starts(b) .. starts(b + 1). Lengths outside of 0 .. rows of the item become the nearest of these,
+ *     `given` (ATTNC_GIVEN_*) says which are read, the others are any valid buffers of these extents. Without starts item b has
+ *     rows b * seq_q .. of q and b * seq_kv .. of k; with them rows starts(b) .. starts(b + 1). Lengths outside of 0 .. rows of the item become the nearest of these,
  *     starts the same for seq_q * items rows. diagonal is ATTNC_DIAGONAL_*; a window's side that is not limited is negative,
  *     and a window without a diagonal is on the bottom-right one. query_counts and key_counts are the lengths.
  * project_heads  x (k, m), weights (n, k, p), bias_vector (n, p), lengths (b), seq -> y (d, m, h)
@@ -39,12 +43,14 @@
  * attend_decode  attend_masked's without key_blocks -> context (d, h, m, split), row_stats (m, h, c, split): splits of split_kv keys
  *     at absolute multiples. A block of threads has the queries of all heads that share one of K and V. Guarded in itself.
  * attend_merge   contexts (d, h, m, split), row_stats_in (m, h, c, split) and, in a library with sinks, sinks (h)
- *     -> context (d, h, m), row_stats (m, h, c): joins disjoint sets of keys, then the sink.
- * fill_empty     row_stats_in (m, h, c), v (d, m, h), items, seq_q, empty_rows -> context (d, h, m): rows whose sum is 0 become what
- *     empty_rows (attnc_empty_rows) says; the others keep their bits.
+ *     -> context (d, h, m), row_stats (m, h, c): joins disjoint sets of keys, then the sink, which rows that don't count
+ *     get as well.
+ * fill_empty     row_stats_in (m, h, c), v (d, m, h), items, seq_q, empty_rows -> context (d, h, m): rows that count and
+ *     whose sum is 0 become what empty_rows (attnc_empty_rows) says; the others keep their bits.
  * attend_lse     row_stats_in (m, h, c), items -> lse (i, h, b): log-sum-exp, -inf in rows that see no key or don't count
  * attend_probs   attend_masked's without v, row_stats_in, empty_rows -> probs (j, i, h, b): weights; 0 where dropped, in rows that
- *     don't count and for keys past an item's; rows that see no key are what empty_rows says.
+ *     don't count and for keys past an item's; rows that see no key are what empty_rows says: NaN for every key, or the same
+ *     weight for each of the item's.
  * attend_scores  the same without row_stats_in and empty_rows -> scores (j, i, h, b): -inf where dropped and past an item's keys, 0
  *     in rows that don't count
  * average_probs  probs (j, i, h, b) -> averaged (j, i, b): mean over the heads

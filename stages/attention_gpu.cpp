@@ -5,6 +5,7 @@
 #include "runtime/kernel_abi.h"
 #include "stages/attention_tile.h"
 #include "stages/dropping.h"
+#include "stages/empty_rows_gpu.h"
 #include "stages/exp_gpu.h"
 #include "stages/row_stats.h"
 #include "stages/tanh.h"
@@ -53,8 +54,8 @@ Expr AttentionGpu::row_tiles() const {
 
 Expr AttentionGpu::item(const Expr& of_n) const { return clamp(of_n / row_tiles(), 0, in_.item_count - 1); }
 
-Expr AttentionGpu::column(GpuItemColumn which, const Expr& of_n) const {
-    return element_of(in_.items, {static_cast<int>(which), item(of_n)});
+Expr AttentionGpu::column(int which, const Expr& of_n) const {
+    return item_number(in_.items, which, item(of_n));
 }
 
 Expr AttentionGpu::flat_row(const Expr& local, const Block& block) const {
@@ -63,33 +64,33 @@ Expr AttentionGpu::flat_row(const Expr& local, const Block& block) const {
 
 Expr AttentionGpu::query_of(const Expr& local, const Block& block) const {
     Expr row = flat_row(local, block);
-    return of_groups() ? row % max(column(kItemRows, block[0]), 1) : row;
+    return of_groups() ? row % max(column(ATTNC_ITEM_ROWS, block[0]), 1) : row;
 }
 
 Expr AttentionGpu::safe_query(const Expr& local, const Block& block) const {
     // The second bound is one that the host knows.
-    return max(min(query_of(local, block), min(column(kItemQueries, block[0]), in_.seq_q) - 1), 0);
+    return max(min(query_of(local, block), min(column(ATTNC_ITEM_QUERIES, block[0]), in_.seq_q) - 1), 0);
 }
 
 Expr AttentionGpu::head_of(const Expr& local, const Block& block) const {
     if (!of_groups()) return block[1];
-    Expr member = flat_row(local, block) / max(column(kItemRows, block[0]), 1);
+    Expr member = flat_row(local, block) / max(column(ATTNC_ITEM_ROWS, block[0]), 1);
     return block[1] * group() + clamp(member, 0, group() - 1);
 }
 
 // Whether the row is one of the context's.
 Expr AttentionGpu::is_written(const Expr& local, const Block& block) const {
-    Expr rows = column(kItemRows, block[0]);
+    Expr rows = column(ATTNC_ITEM_ROWS, block[0]);
     return flat_row(local, block) < (of_groups() ? rows * group() : rows);
 }
 
 // And whether its query is one that counts.
 Expr AttentionGpu::counts(const Expr& local, const Block& block) const {
-    return query_of(local, block) < column(kItemQueries, block[0]);
+    return query_of(local, block) < column(ATTNC_ITEM_QUERIES, block[0]);
 }
 
 Expr AttentionGpu::q_row(const Expr& local, const Block& block) const {
-    return clamp(column(kItemQueryRow, block[0]) + safe_query(local, block), 0, in_.q_rows - 1);
+    return clamp(column(ATTNC_ITEM_QUERY_ROW, block[0]) + safe_query(local, block), 0, in_.q_rows - 1);
 }
 
 // The first key of a block, counted in the item.
@@ -100,7 +101,8 @@ Expr AttentionGpu::first_key_of(const Expr& of_kb, const Expr& of_z) const {
 }
 
 Expr AttentionGpu::key_row(const Expr& key, const Expr& of_n) const {
-    return clamp(column(kItemKeyRow, of_n) + min(key, column(kItemKeys, of_n) - 1), 0, in_.key_rows - 1);
+    return clamp(column(ATTNC_ITEM_KEY_ROW, of_n) + min(key, column(ATTNC_ITEM_KEYS, of_n) - 1), 0,
+                 in_.key_rows - 1);
 }
 
 Expr AttentionGpu::first_query(const Block& block) const {
@@ -108,21 +110,21 @@ Expr AttentionGpu::first_query(const Block& block) const {
 }
 
 Expr AttentionGpu::last_query(const Block& block) const {
-    Expr last = column(kItemQueries, block[0]) - 1;
+    Expr last = column(ATTNC_ITEM_QUERIES, block[0]) - 1;
     return of_groups() ? last : min(flat_row(tile.rows() - 1, block), last);
 }
 
 // Whether some query of the tile sees a key of the block.
 Expr AttentionGpu::is_visible(const Expr& of_kb, const Block& block) const {
     Expr first = first_key_of(of_kb, block[2]), last = last_query(block);
-    Expr end = min(last + column(kItemLast, block[0]), column(kItemKeys, block[0]));
-    Expr begin = first_query(block) + column(kItemFirst, block[0]);
+    Expr end = min(last + column(ATTNC_ITEM_LAST, block[0]), column(ATTNC_ITEM_KEYS, block[0]));
+    Expr begin = first_query(block) + column(ATTNC_ITEM_FIRST, block[0]);
     Expr seen = first_query(block) <= last && first < end && first + tile.keys() > begin;
     if (!in_.masks.has_value() || !in_.masks->key_blocks.defined()) return seen;
 
     // And some granule of the block mask is kept.
     Expr last_row = max(min(last, in_.seq_q - 1), 0) / kGranule;
-    Expr last_column = max(min(column(kItemKeys, block[0]), in_.seq_kv) - 1, 0) / kGranule;
+    Expr last_column = max(min(column(ATTNC_ITEM_KEYS, block[0]), in_.seq_kv) - 1, 0) / kGranule;
     Expr kept = cast<bool>(false);
     for (int row = 0; row < tile.rows(); row += std::min(tile.rows(), kGranule)) {
         for (int key = 0; key < tile.keys(); key += std::min(tile.keys(), kGranule)) {
@@ -138,8 +140,8 @@ Expr AttentionGpu::is_visible(const Expr& of_kb, const Block& block) const {
 // Whether every query of the tile sees every key of the block, as far as intervals go.
 Expr AttentionGpu::is_clean(const Expr& of_kb, const Block& block) const {
     Expr first = first_key_of(of_kb, block[2]);
-    Expr end = min(first_query(block) + column(kItemLast, block[0]), column(kItemKeys, block[0]));
-    return first >= last_query(block) + column(kItemFirst, block[0]) && first + tile.keys() <= end;
+    Expr end = min(first_query(block) + column(ATTNC_ITEM_LAST, block[0]), column(ATTNC_ITEM_KEYS, block[0]));
+    return first >= last_query(block) + column(ATTNC_ITEM_FIRST, block[0]) && first + tile.keys() <= end;
 }
 
 // Whether the block has anything to do at all.
@@ -204,7 +206,7 @@ void AttentionGpu::define_steps() {
         ThreadDomain& over = score_domains[which] = scores.over("score_step", {{0, 1}});
         over.domain.where(condition);
         Expr key = first_key_of(kb, z) + (g * tile.threads.x + over.x) * kQuad + v;
-        Expr safe_key = max(min(key, min(column(kItemKeys, n), in_.seq_kv) - 1), 0);
+        Expr safe_key = max(min(key, min(column(ATTNC_ITEM_KEYS, n), in_.seq_kv) - 1), 0);
         Expr row = over.y * kQuad + u, once = over.steps[0] == 0;
         Expr changed = change(scores.at({v, g, u}, over), key, safe_key, row);
         scores.at({v, g, u}, over) = select(once, changed, 0.0f);
@@ -220,8 +222,8 @@ void AttentionGpu::define_steps() {
 
 Expr AttentionGpu::sees(const Expr& key, const Expr& local, const Block& block) const {
     Expr query = query_of(local, block);
-    return key >= query + column(kItemFirst, block[0]) && key < query + column(kItemLast, block[0]) &&
-           key < column(kItemKeys, block[0]);
+    return key >= query + column(ATTNC_ITEM_FIRST, block[0]) &&
+           key < query + column(ATTNC_ITEM_LAST, block[0]) && key < column(ATTNC_ITEM_KEYS, block[0]);
 }
 
 template <typename Pass>
@@ -237,7 +239,7 @@ void AttentionGpu::define_masks(const Pass& pass) {
     if (m.alibi_slopes.defined()) {
         pass(kGpuAlibi, is_given(ATTNC_MASK_ALIBI),
              [&](const Expr& score, const Expr& key, const Expr&, const Expr& row) {
-                 Expr distance = cast<float>(abs(query_of(row, block) + column(kItemOwnKey, n) - key));
+                 Expr distance = cast<float>(abs(query_of(row, block) + column(ATTNC_ITEM_OWN_KEY, n) - key));
                  return add_to_score(score, -m.alibi_slopes(head_of(row, block)) * distance);
              });
     }
@@ -429,7 +431,7 @@ Expr AttentionGpu::context_feature() const {
 }
 
 Expr AttentionGpu::written_row(const Expr& local, const Block& block) const {
-    return clamp(column(kItemQueryRow, block[0]) + query_of(local, block), 0, in_.q_rows - 1);
+    return clamp(column(ATTNC_ITEM_QUERY_ROW, block[0]) + query_of(local, block), 0, in_.q_rows - 1);
 }
 Expr AttentionGpu::context_row() const { return written_row(store_row(), store_block()); }
 Expr AttentionGpu::context_head() const { return head_of(store_row(), store_block()); }
@@ -446,20 +448,26 @@ Expr AttentionGpu::row_stat() const {
 
 Expr AttentionGpu::pair_key() const { return first_key_of(0, context_store[kBlockKeys]) + context_feature(); }
 
-Expr AttentionGpu::score() const {
+// -infinity where dropped.
+Expr AttentionGpu::seen_score() const {
     const Block block = store_block();
     Expr value =
         scores.at({context_store[kColumn], context_store[kGroup], context_store[kRow]},
                   context_store[kThreadX], context_store[kThreadY], {0, block[0], block[1], block[2]});
-    Expr dropped =
-        !sees(pair_key(), store_row(), block) || !counts(store_row(), block) || !is_visible(0, block);
-    return drop_where(dropped, value);
+    return drop_where(!sees(pair_key(), store_row(), block) || !is_visible(0, block), value);
 }
 
-Expr AttentionGpu::probability(const Expr& largest_score, const Expr& total_weight) const {
-    Expr value = score();
-    return select(is_dropped(value) || sees_no_key(total_weight), 0.0f,
-                  power(value - largest_score) / total_weight);
+Expr AttentionGpu::score() const { return select(counts(store_row(), store_block()), seen_score(), 0.0f); }
+
+Expr AttentionGpu::probability(const Expr& largest_score, const Expr& total_weight,
+                               const Expr& empty_rows) const {
+    const Block block = store_block();
+    Expr value = seen_score(), keys = column(ATTNC_ITEM_KEYS, block[0]);
+    Expr seen = select(is_dropped(value), 0.0f, power(value - largest_score) / total_weight);
+    Expr mean = select(pair_key() < keys, 1.0f / cast<float>(keys), 0.0f);
+    Expr row = select(sees_no_key(total_weight), reinterpret<int>(empty_row_value(empty_rows, mean)),
+                      reinterpret<int>(seen));
+    return reinterpret<float>(select(counts(store_row(), block), row, 0));
 }
 
 }  // namespace attnc

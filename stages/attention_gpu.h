@@ -51,7 +51,7 @@ struct AttentionGpuInputs {
     Halide::Func q;                   // (d, m, h)
     Halide::Func k;                   // (d, m, h)
     Halide::Func v;                   // (d, m, h); undefined for scores alone
-    Halide::ImageParam items;         // (c, b): GpuItemColumn
+    Halide::ImageParam items;         // (c, b): ATTNC_ITEM_*
     Halide::Expr q_rows, key_rows;    // extents of m
     Halide::Expr q_heads, key_heads;  // extents of h
     Halide::Expr item_count;          // extent of b
@@ -141,8 +141,11 @@ struct AttentionGpu {
     Halide::Expr pair_query() const { return query_of(store_row(), store_block()); }
     Halide::Expr pair_key() const;
     Halide::Expr pair_item() const { return item(store_block()[0]); }
-    Halide::Expr score() const;  // as softmax takes it: -infinity where dropped
-    Halide::Expr probability(const Halide::Expr& largest_score, const Halide::Expr& total_weight) const;
+    // As softmax takes it: -infinity where dropped and past the item's keys; 0 in rows that don't count.
+    Halide::Expr score() const;
+    // 0 in both; in rows that see no key what empty_rows (attnc_empty_rows) says.
+    Halide::Expr probability(const Halide::Expr& largest_score, const Halide::Expr& total_weight,
+                             const Halide::Expr& empty_rows) const;
     // Row of q of an element, within it.
     Halide::Expr pair_row() const { return q_row(store_row(), store_block()); }
 
@@ -163,7 +166,7 @@ private:
     Halide::Expr row_tiles() const;
     Halide::Expr group() const { return in_.q_heads / in_.key_heads; }
     Halide::Expr item(const Halide::Expr& of_n) const;
-    Halide::Expr column(GpuItemColumn which, const Halide::Expr& of_n) const;
+    Halide::Expr column(int which, const Halide::Expr& of_n) const;
     Halide::Expr flat_row(const Halide::Expr& local, const Block& block) const;
     Halide::Expr query_of(const Halide::Expr& local, const Block& block) const;
     Halide::Expr safe_query(const Halide::Expr& local, const Block& block) const;
@@ -177,6 +180,7 @@ private:
     // The queries of a tile: the first and the last one that count.
     Halide::Expr first_query(const Block& block) const;
     Halide::Expr last_query(const Block& block) const;
+    Halide::Expr seen_score() const;
     Halide::Expr is_visible(const Halide::Expr& of_kb, const Block& block) const;
     Halide::Expr is_clean(const Halide::Expr& of_kb, const Block& block) const;
     Halide::Expr is_given(int flag) const { return (in_.masks->flags & flag) != 0; }

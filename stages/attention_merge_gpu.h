@@ -1,4 +1,5 @@
-// Joins the splits of attend_decode: all of them at once, in their order.
+// Joins disjoint sets of keys, such as the splits of attend_decode: all of them at once, in their order. A sink is one more
+// key, seen by every row, whose value is 0.
 #pragma once
 
 #include <Halide.h>
@@ -23,10 +24,14 @@ struct AttentionMergeGpu {
     Halide::Func sums{"sums"};  // (d, h, m)
     Halide::RDom parts_of_sum;
 
-    // contexts (d, h, m, s) and row_stats (m, h, c, s) of `parts` splits.
+    // contexts (d, h, m, s) and row_stats (m, h, c, s) of `parts` splits; sinks (h), undefined where there are none.
     AttentionMergeGpu(const Halide::Func& contexts, const Halide::Func& row_stats, const Halide::Expr& parts,
-                      const Halide::Target& target)
-        : parts_of_sum(0, parts, "parts_of_sum"), row_stats_(row_stats), parts_(parts), target_(target) {
+                      const Halide::Func& sinks, const Halide::Target& target)
+        : parts_of_sum(0, parts, "parts_of_sum"),
+          row_stats_(row_stats),
+          sinks_(sinks),
+          parts_(parts),
+          target_(target) {
         using namespace Halide;
         of_context = row("of_context");
         of_stats = row("of_stats");
@@ -42,7 +47,7 @@ struct AttentionMergeGpu {
     Halide::Expr row_stat() const { return Halide::mux(c, {of_stats.largest(m, h), of_stats.total(m, h)}); }
 
 private:
-    Halide::Func row_stats_;
+    Halide::Func row_stats_, sinks_;
     Halide::Expr parts_;
     Halide::Target target_;
 
@@ -54,9 +59,10 @@ private:
     Row row(const std::string& name) const {
         Row made = {.largest = Halide::Func(name + "_largest"), .total = Halide::Func(name + "_total")};
         const Halide::RDom larger(0, parts_, name + "_larger"), summed(0, parts_, name + "_summed");
-        made.largest(m, h) = kLowest;
+        made.largest(m, h) = sinks_.defined() ? sinks_(h) : Halide::Expr(kLowest);
         made.largest(m, h) = larger_gpu(made.largest(m, h), row_stats_(m, h, kLargest, larger), target_);
-        made.total(m, h) = 0.0f;
+        made.total(m, h) = sinks_.defined() ? exp_nonpositive_gpu(sinks_(h) - made.largest(m, h), target_)
+                                            : Halide::Expr(0.0f);
         made.total(m, h) += exponentials(made, summed);
         return made;
     }

@@ -9,36 +9,37 @@ using namespace Halide;
 namespace {
 
 // Taylor's series on |x| <= pi/4: the first terms left out are x^13 / 13! < 7e-12 and x^12 / 12! < 1.2e-10.
-Expr sine_near_zero(const Expr& x) {
+Expr sine_near_zero(const Expr& x, DoubleConstant number) {
     Expr z = x * x;
-    Expr p = Expr(-1.0 / 39916800);
-    p = p * z + Expr(1.0 / 362880);
-    p = p * z + Expr(-1.0 / 5040);
-    p = p * z + Expr(1.0 / 120);
-    p = p * z + Expr(-1.0 / 6);
+    Expr p = number(-1.0 / 39916800);
+    p = p * z + number(1.0 / 362880);
+    p = p * z + number(-1.0 / 5040);
+    p = p * z + number(1.0 / 120);
+    p = p * z + number(-1.0 / 6);
     return x + x * z * p;
 }
 
-Expr cosine_near_zero(const Expr& x) {
+Expr cosine_near_zero(const Expr& x, DoubleConstant number) {
     Expr z = x * x;
-    Expr p = Expr(-1.0 / 3628800);
-    p = p * z + Expr(1.0 / 40320);
-    p = p * z + Expr(-1.0 / 720);
-    p = p * z + Expr(1.0 / 24);
-    p = p * z + Expr(-0.5);
-    return p * z + Expr(1.0);
+    Expr p = number(-1.0 / 3628800);
+    p = p * z + number(1.0 / 40320);
+    p = p * z + number(-1.0 / 720);
+    p = p * z + number(1.0 / 24);
+    p = p * z + number(-0.5);
+    return p * z + number(1.0);
 }
 
 }  // namespace
 
-RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& magnitude) {
+RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& magnitude,
+                           DoubleConstant number) {
     constexpr int kQuarterBits = 62;  // a quarter of a turn is 2^62
     const Expr eighth = Expr(uint64_t{1} << (kQuarterBits - 1));
     Expr phase = cast<uint64_t>(cast<int64_t>(position)) * turns;
     Expr quarter = (phase + eighth) >> kQuarterBits;  // the nearest one
     Expr rest = reinterpret<int64_t>(phase - (quarter << kQuarterBits));
-    Expr x = cast<double>(rest) * Expr(2 * std::numbers::pi / 0x1p64);
-    Expr s = sine_near_zero(x), c = cosine_near_zero(x);
+    Expr x = cast<double>(rest) * number(2 * std::numbers::pi / 0x1p64);
+    Expr s = sine_near_zero(x, number), c = cosine_near_zero(x, number);
     Expr odd = (quarter & Expr(uint64_t{1})) != 0;
     Expr second_half = (quarter & Expr(uint64_t{2})) != 0;
     Expr cosine_sign = select(odd != second_half, -magnitude, magnitude);
@@ -47,17 +48,25 @@ RotaryAngles::RotaryAngles(const Expr& position, const Expr& turns, const Expr& 
     sine = cast<float>(sine_sign * select(odd, c, s));
 }
 
+FeaturePair pair_of_features(const Expr& pair, const Expr& pairs, Rotary layout) {
+    if (layout == Rotary::kPairs) return {.first = 2 * pair, .second = 2 * pair + 1};
+    return {.first = pair, .second = pair + pairs};
+}
+
+FeaturePair turned_pair(const FeaturePair& values, const Expr& cosine, const Expr& sine) {
+    return {.first = values.first * cosine - values.second * sine,
+            .second = values.second * cosine + values.first * sine};
+}
+
 Rotation::Rotation(const Func& y, const Func& cos_table, const Func& sin_table, const Expr& pairs,
                    Rotary layout)
     : pair(0, pairs, "pair") {
     const Var d("d");
-    const bool adjacent = layout == Rotary::kPairs;
-    Expr first = adjacent ? 2 * pair : Expr(pair.x);
-    Expr second = adjacent ? 2 * pair + 1 : pair + pairs;
+    const FeaturePair at = pair_of_features(pair.x, pairs, layout);
     Expr c = cos_table(pair, m), s = sin_table(pair, m);
     y(d, m, h) = undef<float>();
-    Expr a = y(first, m, h), b = y(second, m, h);
-    y(scatter(first, second), m, h) = gather(a * c - b * s, b * c + a * s);
+    const FeaturePair turned = turned_pair({.first = y(at.first, m, h), .second = y(at.second, m, h)}, c, s);
+    y(scatter(at.first, at.second), m, h) = gather(turned.first, turned.second);
 }
 
 }  // namespace attnc

@@ -19,7 +19,7 @@ public:
 
     In<Buffer<float, 3>> q{"q"};            // (d, m, h)
     In<Buffer<float, 3>> k{"k"};            // (d, m, h)
-    In<Buffer<int32_t, 2>> items{"items"};  // (c, b): GpuItemColumn
+    In<Buffer<int32_t, 2>> items{"items"};  // (c, b): ATTNC_ITEM_*
     In<int32_t> seq_q{"seq_q"};
     In<int32_t> seq_kv{"seq_kv"};
     In<float> qk_scale{"qk_scale"};
@@ -29,8 +29,7 @@ protected:
         const KernelConfig kernel = this->kernel_config();
         this->aligned_rows(q, kernel.head_dim);
         this->aligned_rows(k, kernel.head_dim);
-        this->from_zero(items, kItemColumns);
-        items.dim(1).set_stride(kItemColumns);
+        this->item_columns(items);
         AttentionGpuInputs in;
         in.q = q;
         in.k = k;
@@ -65,10 +64,9 @@ protected:
         this->aligned_rows(context, in.v_head_dim);
         context.dim(1).set_bounds(0, q.dim(2).extent());
         context.dim(2).set_bounds(0, q.dim(1).extent());
-        this->from_zero(row_stats);
+        this->row_statistics(row_stats);
         row_stats.dim(0).set_bounds(0, q.dim(1).extent());
         row_stats.dim(1).set_bounds(0, q.dim(2).extent());
-        row_stats.dim(2).set_bounds(0, kRowStats);
         AttentionGpu stage(in, attention_gpu_tile(params, this->cuda_schedule().layout));
         std::vector<Var> context_vars = {Var("d"), Var("h"), Var("m")},
                          stats_vars = {Var("m"), Var("h"), Var("c")};
@@ -170,22 +168,21 @@ public:
 class AttendSuspects : public GpuGenerator<AttendSuspects> {
 public:
     Input<Buffer<float, 3>> context{"context"};  // (d, h, m)
-    Input<Buffer<int32_t, 2>> items{"items"};    // (c, b): GpuItemColumn
+    Input<Buffer<int32_t, 2>> items{"items"};    // (c, b): ATTNC_ITEM_*
     Input<int32_t> seq_q{"seq_q"};
     Output<Buffer<int32_t, 2>> suspects{"suspects"};  // (h, b)
 
     void generate() {
         const int v_head_dim = static_cast<int>(kernel_config().v_head_dim);
         aligned_rows(context, v_head_dim);
-        from_zero(items, kItemColumns);
-        items.dim(1).set_stride(kItemColumns);
+        item_columns(items);
         from_zero(suspects);
         suspects.dim(0).set_bounds(0, context.dim(1).extent());
         suspects.dim(1).set_bounds(0, items.dim(1).extent());
         SuspectsGpu stage(context, items, v_head_dim, context.dim(2).extent(), context.dim(1).extent(),
                           seq_q);
         suspects(stage.h, stage.b) = 0;
-        suspects(stage.rows.y, stage.rows.z) = 1;
+        suspects(stage.head(), stage.item()) = 1;
         schedule_suspects_gpu(stage, suspects);
     }
 };
@@ -251,14 +248,15 @@ protected:
 class AttendProbs : public GpuPairs<AttendProbs> {
 public:
     Input<Buffer<float, 3>> row_stats_in{"row_stats_in"};  // (m, h, c)
+    Input<int32_t> empty_rows{"empty_rows"};               // attnc_empty_rows
     Output<Buffer<float, 4>> probs{"probs"};               // (j, i, h, b)
 
     void generate() {
-        from_zero(row_stats_in);
-        row_stats_in.dim(2).set_bounds(0, kRowStats);
+        row_statistics(row_stats_in);
         generate_pairs(probs, [&](const AttentionGpu& stage) {
             const Expr row = stage.pair_row(), head = stage.context_head();
-            return stage.probability(row_stats_in(row, head, kLargest), row_stats_in(row, head, kSum));
+            return stage.probability(row_stats_in(row, head, kLargest), row_stats_in(row, head, kSum),
+                                     empty_rows);
         });
     }
 };

@@ -4,6 +4,7 @@
 
 #include "generators/library_generator.h"
 #include "generators/register_kernel.h"
+#include "runtime/device_abi.h"
 #include "schedules/cuda_params.h"
 
 namespace attnc {
@@ -42,10 +43,17 @@ protected:
             buffer.dim(dim).set_stride((buffer.dim(dim).stride() / 4) * 4);
         }
     }
-    // The same where the first dimension is free.
+    // items (c, b): ATTNC_ITEM_*.
     template <typename Buffer>
-    static void dense(Buffer& buffer) {
+    static void item_columns(Buffer& buffer) {
+        LibraryGenerator<T>::from_zero(buffer, ATTNC_ITEM_COLUMNS);
+        buffer.dim(1).set_stride(ATTNC_ITEM_COLUMNS);
+    }
+    // Row statistics (m, h, c), with splits behind where there are some.
+    template <typename Buffer>
+    static void row_statistics(Buffer& buffer) {
         LibraryGenerator<T>::from_zero(buffer);
+        buffer.dim(2).set_bounds(0, kRowStats);
     }
 };
 

@@ -8,9 +8,9 @@ using namespace Halide;
 
 namespace {
 
-constexpr int kRows = 8;    // rows of a block of threads
-constexpr int kLanes = 16;  // threads along a row's features
-constexpr int kLseRows = 128;
+constexpr int kRows = 8;       // rows of a block of threads
+constexpr int kLanes = 16;     // threads along a row's features
+constexpr int kThreads = 128;  // of kernels with one for each element
 
 void keep(AttentionMergeGpu& s, const AttentionMergeGpu::Row& of, const LoopLevel& level) {
     for (Func f : {of.largest, of.total}) {
@@ -49,17 +49,13 @@ void schedule_merge_gpu(AttentionMergeGpu& s, Func context, Func row_stats, int 
 }
 
 void schedule_suspects_gpu(SuspectsGpu& s, Func suspects) {
-    const Var item("item");
-    const RVar block("block"), row("row");
-    suspects.split(suspects.args()[1], suspects.args()[1], item, kLseRows, TailStrategy::GuardWithIf)
-        .reorder(item, suspects.args()[0], suspects.args()[1])
+    const Var h = suspects.args()[0], b = suspects.args()[1], item("item");
+    suspects.split(b, b, item, kThreads, TailStrategy::GuardWithIf)
+        .reorder(item, b, h)
         .gpu_threads(item)
-        .gpu_blocks(suspects.args()[0], suspects.args()[1]);
-    suspects.update()
-        .allow_race_conditions()
-        .split(s.rows.x, block, row, kLseRows)
-        .gpu_threads(row)
-        .gpu_blocks(block, s.rows.y, s.rows.z);
+        .gpu_blocks(b, h);
+    const RVar row = s.rows[0];
+    suspects.update().allow_race_conditions().gpu_threads(row).gpu_blocks(s.rows[1], s.rows[2]);
     s.found.compute_at(suspects, row)
         .store_in(MemoryType::Register)
         .bound_extent(s.i, 1)
@@ -67,9 +63,40 @@ void schedule_suspects_gpu(SuspectsGpu& s, Func suspects) {
         .bound_extent(s.b, 1);
 }
 
+void schedule_fill_empty_gpu(EmptyRowsGpu& s, Func context, int v_head_dim) {
+    const RVar row = s.rows[0], n = s.rows[1];
+    context.gpu_blocks(context.args().back());  // a definition that stores nothing; on the host it would copy
+    context.bound(s.d, 0, v_head_dim);
+    context.update().allow_race_conditions().reorder(row, s.d, n, s.h).gpu_threads(s.d).gpu_blocks(n, s.h);
+    s.sums.compute_at(context, s.d)
+        .store_in(MemoryType::Register)
+        .bound_extent(s.d, 1)
+        .bound_extent(s.h, 1)
+        .bound_extent(s.n, 1);
+    s.some.compute_at(context, s.d).store_in(MemoryType::Register).bound_extent(s.h, 1).bound_extent(s.n, 1);
+}
+
+void schedule_average_gpu(AverageProbsGpu& s, Func averaged) {
+    const Var key("key"), rows("rows");
+    averaged.split(s.j, s.j, key, kThreads, TailStrategy::GuardWithIf)
+        .fuse(s.j, s.i, rows)
+        .fuse(rows, s.b, rows)
+        .gpu_threads(key)
+        .gpu_blocks(rows);
+    s.sums.compute_at(averaged, key)
+        .store_in(MemoryType::Register)
+        .bound_extent(s.j, 1)
+        .bound_extent(s.i, 1)
+        .bound_extent(s.b, 1);
+}
+
 void schedule_lse_gpu(Func lse) {
-    const Var m = lse.args()[0], h = lse.args()[1], row("row");
-    lse.split(m, m, row, kLseRows, TailStrategy::GuardWithIf).gpu_threads(row).gpu_blocks(m, h);
+    const Var i = lse.args()[0], h = lse.args()[1], b = lse.args()[2], row("row"), rows("rows");
+    lse.split(i, i, row, kThreads, TailStrategy::GuardWithIf)
+        .fuse(i, b, rows)
+        .reorder(row, rows, h)
+        .gpu_threads(row)
+        .gpu_blocks(rows, h);
 }
 
 }  // namespace attnc

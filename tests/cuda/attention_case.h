@@ -31,6 +31,7 @@ struct AttentionSpec {
     float softcap = 5;
     bool heads_share_masks = false;  // one mask for all heads, by strides of 0
     bool blocks_apart = true;        // false: the block mask drops nothing
+    bool sinks = false;              // each head has a sink
     std::string text() const;
 };
 
@@ -46,7 +47,7 @@ struct AttentionOperands {
     Ints items;      // (c, b)
     Floats key_bias, bias;
     Bytes keep_mask, drop_mask, key_blocks;
-    Floats alibi_slopes;
+    Floats alibi_slopes, sinks;
 
     // Row of a query of an item in q, and of a key in k.
     int q_row(int item, int query) const { return items(0, item) + query; }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "attend_128.h"
@@ -17,8 +19,10 @@
 #include "attend_masked_64.h"
 #include "attend_masked_64_shared.h"
 #include "attend_merge_64.h"
+#include "attend_merge_64_sink.h"
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_params.h"
+#include "support/tolerance.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/opencl.h"
 
@@ -113,12 +117,16 @@ TEST(GpuAttendMasked, WithoutMasksHasTheBitsOfAttend) {
     }
 }
 
-AttentionResults merged(AttentionResults parts, const AttentionOperands& in) {
+AttentionResults merged(AttentionResults parts, AttentionOperands& in) {
     const AttentionSpec& spec = in.spec;
     AttentionResults out = {
         .context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, -1.0F),
         .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2}, -1.0F)};
-    EXPECT_EQ(attend_merge_64(parts.context, parts.row_stats, out.context, out.row_stats), 0);
+    const int status =
+        spec.sinks
+            ? attend_merge_64_sink(parts.context, parts.row_stats, in.sinks, out.context, out.row_stats)
+            : attend_merge_64(parts.context, parts.row_stats, out.context, out.row_stats);
+    EXPECT_EQ(status, 0);
     EXPECT_EQ(out.context.copy_to_host(), 0);
     EXPECT_EQ(out.row_stats.copy_to_host(), 0);
     return out;
@@ -135,6 +143,23 @@ TEST(GpuAttendDecode, JoinedAgreesWithFloat64) {
     }
 }
 
+// A sink is one more key, also of rows that see no other, and whether the keys come in one part or in several.
+TEST(GpuAttendMerge, AddsASinkToEveryRow) {
+    ATTNC_SKIP_WITHOUT_OPENCL();
+    for (AttentionSpec spec : masked_specs(64, 64)) {
+        spec.mask_flags &= ~ATTNC_MASK_BLOCKS;
+        spec.sinks = true;
+        AttentionOperands in(spec);
+        JoinedBlocks joined = blocks_of(spec, in.seq_kv);
+        joined.blocks += (in.seq_kv + kSplit - 1) / kSplit + 1;
+        EXPECT_EQ(context_fault(in, merged(call_decode(attend_decode_64, in, kSplit), in), joined), "");
+        AttentionResults whole = call_masked(attend_masked_64, in);
+        whole.context.add_dimension();
+        whole.row_stats.add_dimension();
+        EXPECT_EQ(context_fault(in, merged(whole, in), joined), "");
+    }
+}
+
 TEST(GpuAttendDecode, HasTheSameBitsWithoutARace) {
     ATTNC_SKIP_WITHOUT_OPENCL();
     for (AttentionSpec spec : masked_specs(64, 64)) {
@@ -145,22 +170,50 @@ TEST(GpuAttendDecode, HasTheSameBitsWithoutARace) {
     }
 }
 
-TEST(GpuAttendLse, IsTheLogarithmOfTheSum) {
+// Items of more rows than a block of threads has, of none that count, and of rows in the middle of a batch.
+TEST(GpuAttendLse, IsTheLogarithmOfTheSumOfRowsThatCount) {
     ATTNC_SKIP_WITHOUT_OPENCL();
-    Floats stats = filled<float, Halide::Runtime::AnyDims>({3, 1, 2}, 0.0F);
-    stats(0, 0, 0) = 2;
-    stats(0, 0, 1) = 3;
-    stats(1, 0, 0) = -3.4e38F;
-    stats(1, 0, 1) = 0;
-    stats(2, 0, 0) = -1e9F;
-    stats(2, 0, 1) = 1;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const int seq = 200, heads = 2, first_rows[] = {0, 200, 210}, counts[] = {200, 0, 3};
+    Ints items = filled<int32_t, Halide::Runtime::AnyDims>({ATTNC_ITEM_COLUMNS, 3}, 0);
+    for (int b = 0; b < 3; ++b) {
+        items(ATTNC_ITEM_QUERY_ROW, b) = first_rows[b];
+        items(ATTNC_ITEM_QUERIES, b) = counts[b];
+    }
+    Floats stats = filled<float, Halide::Runtime::AnyDims>({213, heads, 2}, 0.0F);
+    for (int h = 0; h < heads; ++h) {
+        for (int m = 0; m < 213; ++m) {
+            const bool empty = m % 7 == 3;
+            stats(m, h, 0) = empty ? std::numeric_limits<float>::lowest() : static_cast<float>(m - 100);
+            stats(m, h, 1) = empty ? 0 : static_cast<float>(1 + m % 5 + h);
+        }
+    }
+    stats(211, 0, 0) = -1e9F;
+    stats(211, 0, 1) = 1;
+    stats(212, 1, 1) = std::numeric_limits<float>::quiet_NaN();
     stats.set_host_dirty();
-    Floats lse = filled<float, Halide::Runtime::AnyDims>({3, 1}, 0.0F);
-    ASSERT_EQ(attend_lse(stats, lse), 0);
+    items.set_host_dirty();
+    Floats lse = filled<float, Halide::Runtime::AnyDims>({seq, heads, 3}, 0.0F);
+    ASSERT_EQ(attend_lse(stats, items, lse), 0);
     ASSERT_EQ(lse.copy_to_host(), 0);
-    EXPECT_NEAR(lse(0, 0), 3.0986123F, 1e-6F);
-    EXPECT_EQ(lse(1, 0), -std::numeric_limits<float>::infinity());
-    EXPECT_EQ(lse(2, 0), -1e9F);
+    lse.for_each_element([&](int i, int h, int b) {
+        const int m = first_rows[b] + i;
+        const float got = lse(i, h, b);
+        if (i >= counts[b]) {
+            EXPECT_EQ(got, -kInfinity) << "query " << i << " of item " << b << " does not count";
+        } else if (std::isnan(stats(m, h, 1))) {
+            EXPECT_TRUE(std::isnan(got));
+        } else {
+            const double want = stats(m, h, 0) + std::log(double{stats(m, h, 1)});
+            if (std::isinf(want)) {
+                EXPECT_EQ(got, -kInfinity) << "query " << i << " of item " << b << " sees no key";
+            } else {
+                EXPECT_NEAR(got, want, 2 * kUnitRoundoff * (std::fabs(want) + 3))
+                    << "row " << m << " head " << h;
+            }
+        }
+    });
+    EXPECT_EQ(lse(1, 0, 2), -1e9F);
 }
 
 }  // namespace
