@@ -50,7 +50,7 @@ typedef enum attnc_status {
     ATTNC_BAD_VALUE = 8, /* a number out of its range: a length, an enumerator, a scale */
     ATTNC_MISSING_TENSOR = 9,
     ATTNC_UNEXPECTED_TENSOR = 10, /* a tensor that this layer has no use for, or that excludes another one */
-    ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it */
+    ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it, or a device can't do it yet */
     ATTNC_OVERLAP = 12,           /* an output overlaps an input, another output or the workspace */
     ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
     ATTNC_WORKSPACE_TOO_SMALL = 14, /* or the memory for a cache */
