@@ -25,6 +25,12 @@ bool is_pairwise(int kernel) {
     return kernel == ATTNC_KERNEL_ATTEND_PROBS || kernel == ATTNC_KERNEL_ATTEND_SCORES;
 }
 
+bool is_masked(int kernel) {
+    return kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED;
+}
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
 struct Project {
     CudaProjectParams params;
     int64_t threads, rows, columns, column_groups;
@@ -45,7 +51,8 @@ struct Attend {
     CudaAttendParams params;
     int64_t x, y, threads;
     int64_t rows, keys, key_groups, value_groups;
-    int64_t head, v_head;
+    int64_t head;
+    int64_t q_features, v_features;  // filled up so that all threads have as many
     bool pairs;
 };
 
@@ -53,7 +60,7 @@ Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel)
     const CudaParams& all = schedule.params;
     const CudaAttendParams& params = is_pairwise(kernel)                    ? all.attend_probs
                                      : kernel == ATTNC_KERNEL_ATTEND_DECODE ? all.attend_decode
-                                     : kernel == ATTNC_KERNEL_ATTEND_MASKED ? all.attend_masked
+                                     : is_masked(kernel)                    ? all.attend_masked
                                                                             : all.attend;
     const int64_t x = schedule.layout.threads_x, quads = kQuad * x;
     const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
@@ -64,13 +71,12 @@ Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel)
             .rows = kQuad * params.threads_y,
             .keys = schedule.layout.tile_kv,
             .key_groups = schedule.layout.tile_kv / quads,
-            .value_groups = v_head / quads,
+            .value_groups = round_up(v_head, quads) / quads,
             .head = head,
-            .v_head = v_head,
+            .q_features = round_up(head, quads),
+            .v_features = round_up(v_head, quads),
             .pairs = is_pairwise(kernel)};
 }
-
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Registers of a thread are given out by eights.
 int64_t registers_for(int64_t values) { return round_up(values, 8); }
@@ -88,12 +94,12 @@ CudaResources project_resources(const Project& p) {
 
 // Halide shares memory among values of disjoint lives; here are the groups that come out.
 int64_t attend_shared_floats(const Attend& a) {
-    const int64_t queries = a.rows * a.head, keys = a.keys * a.params.depth;
+    const int64_t queries = a.rows * a.q_features, keys = a.keys * a.params.depth;
     const int64_t scores = a.threads * kQuad * kQuad * a.key_groups;
     const bool in_registers = a.params.register_state != 0;
     if (a.pairs) return queries + keys + (in_registers ? 0 : scores);
     // Rows of weights are one four longer than there are, for the sake of banks.
-    const int64_t weights = a.keys * kQuad * (a.y + 1), values = a.params.value_keys * a.v_head;
+    const int64_t weights = a.keys * kQuad * (a.y + 1), values = a.params.value_keys * a.v_features;
     if (in_registers) return queries + std::max(keys, weights) + values;
     const int64_t rows = a.threads * kQuad;  // a number for each row of each thread
     const int64_t state = rows * (kQuad * a.value_groups + 2);
@@ -145,7 +151,7 @@ CudaModel attend_counts(const Attend& a) {
     others += scores * kOfScore + kLoop + kOfStep * number(a.head / a.params.depth);
     if (!a.pairs) {
         multiply_adds += tile * number(a.value_groups * a.keys);
-        const double value_floats = number(a.keys * a.v_head) / number(a.threads);
+        const double value_floats = number(a.keys * a.v_features) / number(a.threads);
         others += number(a.keys * (1 + a.value_groups)) + value_floats / 2;
         others += kOfStep * number(a.keys / a.params.value_keys);
         others += kQuad * (number(a.x) * 1.25 + kOfRow) + tile * number(a.value_groups) * 2;

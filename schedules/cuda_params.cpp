@@ -136,15 +136,13 @@ std::string project_fault(const std::string& kernel, const CudaProjectParams& pa
     });
 }
 
-std::string layout_fault(const CudaLayout& layout, int64_t head, int64_t v_head) {
+std::string layout_fault(const CudaLayout& layout) {
     std::string fault = first_of({range_fault("threads_x", layout.threads_x, 4, 32),
                                   range_fault("tile_kv", layout.tile_kv, 16, kMaxTileKv),
                                   range_fault("split_kv", layout.split_kv, 16, ATTNC_MAX_SPLIT_KV)});
     if (!fault.empty()) return fault;
     const int64_t quads = kQuad * layout.threads_x;
-    return first_of({multiple_fault("the padded head_dim", head, "4 * threads_x", quads),
-                     multiple_fault("the padded v_head_dim", v_head, "4 * threads_x", quads),
-                     multiple_fault("tile_kv", layout.tile_kv, "4 * threads_x", quads),
+    return first_of({multiple_fault("tile_kv", layout.tile_kv, "4 * threads_x", quads),
                      range_fault("tile_kv / (4 * threads_x)", layout.tile_kv / quads, 1, 4),
                      multiple_fault("split_kv", layout.split_kv, "tile_kv", layout.tile_kv)});
 }
@@ -172,8 +170,8 @@ std::string attend_fault(const std::string& kernel, const CudaAttendParams& para
 
 std::string schedule_fault(const CudaSchedule& given, const Config& config, const CudaDevice& device) {
     CudaSchedule schedule = given;
-    const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
-    std::string fault = layout_fault(schedule.layout, head, v_head);
+    const int64_t head = padded_head(config.head_dim);
+    std::string fault = layout_fault(schedule.layout);
     for (const int kernel : kProjectKernels) {
         const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
         if (!fault.empty()) return fault;
@@ -219,6 +217,12 @@ double used_part(int64_t tile) {
     return kSequence / (kSequence + static_cast<double>(tile) / 2);
 }
 
+// Of the features that threads go through, those that are there.
+double filled_part(const CudaLayout& layout, int64_t head, int64_t v_head) {
+    const int64_t quads = kQuad * layout.threads_x, filled_up = (v_head + quads - 1) / quads * quads;
+    return static_cast<double>(head + v_head) / static_cast<double>(head + filled_up);
+}
+
 // The fastest parameters of a kernel by the model, with their expected fraction of the peak; none: no valid ones.
 struct Choice {
     CudaAttendParams params;
@@ -238,9 +242,32 @@ std::optional<Choice> best_params(CudaSchedule& schedule, const Config& config, 
                 if (!attend_fault("", params, schedule.layout, head).empty()) continue;
                 if (!resource_fault("", cuda_resources(schedule, config, kernel), device).empty()) continue;
                 const double fraction = cuda_model(schedule, config, kernel, device).expected_fraction *
-                                        used_part(kQuad * threads_y) * used_part(schedule.layout.tile_kv);
+                                        used_part(kQuad * threads_y) * used_part(schedule.layout.tile_kv) *
+                                        filled_part(schedule.layout, head, padded_head(config.v_head_dim));
                 if (!best.has_value() || fraction > best->fraction) best = Choice{params, fraction};
             }
+        }
+    }
+    return best;
+}
+
+// The fastest schedule of attend with one of so many threads along keys and features; none: no valid one.
+std::optional<CudaSchedule> best_schedule(const Config& config, const CudaDevice& device,
+                                          const std::vector<int64_t>& threads) {
+    constexpr int64_t kManyRows = 64, kTwoWarps = 64;
+    std::optional<CudaSchedule> best;
+    double best_fraction = 0;
+    for (const int64_t threads_x : threads) {
+        for (const int64_t key_groups : {1, 2, 4}) {
+            CudaSchedule schedule;
+            schedule.layout.threads_x = threads_x;
+            schedule.layout.tile_kv = kQuad * threads_x * key_groups;
+            const auto choice =
+                best_params(schedule, config, ATTNC_KERNEL_ATTEND, device, kManyRows, kTwoWarps);
+            if (!choice.has_value() || choice->fraction <= best_fraction) continue;
+            schedule.params.attend = choice->params;
+            best_fraction = choice->fraction;
+            best = schedule;
         }
     }
     return best;
@@ -260,29 +287,19 @@ CudaSchedule parse_cuda_schedule(std::string_view text, const CudaSchedule& base
 }
 
 CudaSchedule default_cuda_schedule(const Config& config) {
-    constexpr int64_t kManyRows = 64, kFewRows = 16, kTwoWarps = 64, kWarp = 32;
+    constexpr int64_t kFewRows = 16, kWarp = 32;
     const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
     const CudaDevice device = common_device();
-    CudaSchedule best;
-    double best_fraction = 0;
-    for (const int64_t threads_x : divisors(std::gcd(head, v_head) / kQuad, 1, 4, 32)) {
-        for (const int64_t key_groups : {1, 2, 4}) {
-            CudaSchedule schedule;
-            schedule.layout.threads_x = threads_x;
-            schedule.layout.tile_kv = kQuad * threads_x * key_groups;
-            const auto choice =
-                best_params(schedule, config, ATTNC_KERNEL_ATTEND, device, kManyRows, kTwoWarps);
-            if (!choice.has_value() || choice->fraction <= best_fraction) continue;
-            schedule.params.attend = choice->params;
-            best_fraction = choice->fraction;
-            best = schedule;
-        }
-    }
-    if (best_fraction == 0) {
+    std::optional<CudaSchedule> chosen =
+        best_schedule(config, device, divisors(std::gcd(head, v_head) / kQuad, 1, 4, 32));
+    // Heads without a common divisor of use: with any threads, some of which have nothing at the end of a row.
+    if (!chosen.has_value()) chosen = best_schedule(config, device, {8, 16, 32});
+    if (!chosen.has_value()) {
         throw ConfigError(
             "heads of " + number(config.head_dim) + " and " + number(config.v_head_dim) +
             " features have no CUDA schedule: their tiles fit neither registers nor shared memory");
     }
+    CudaSchedule& best = *chosen;
     best.layout.split_kv = std::max<int64_t>(1, 512 / best.layout.tile_kv) * best.layout.tile_kv;
     CudaParams& params = best.params;
     params.attend_masked = params.attend_probs = params.attend_decode = params.attend;

@@ -17,7 +17,7 @@ struct CudaLayout {
         128;  // columns of a packed panel of wq, wk, wv: a multiple of 4 * threads_x of project_heads
     int64_t out_panel = 128;  // columns of a packed panel of wo: the same for project_out
     int64_t threads_x =
-        16;  // attention's threads along keys and features: 4 * threads_x divides both padded heads
+        16;  // attention's threads along keys and features, 4..32: best where 4 * threads_x divides both heads
     int64_t tile_kv =
         64;  // keys of a block of attention: a multiple of 4 * threads_x, at most four times that
     int64_t split_kv = 512;  // keys of a split of attend_decode, at absolute multiples; a multiple of tile_kv

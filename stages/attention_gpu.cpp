@@ -21,6 +21,11 @@ namespace {
 // their way, the compiler makes memory instead of registers.
 int lanes_of(int features, int threads) { return features % (kQuad * threads) == 0 ? kQuad : 1; }
 
+// A four of features that is there, of a head that is filled up.
+Expr quad_of(const Expr& quad, int features, int filled_up) {
+    return features == filled_up ? quad : min(quad, features / kQuad - 1);
+}
+
 }  // namespace
 
 AttentionGpu::AttentionGpu(const AttentionGpuInputs& in, const AttentionGpuTile& sizes)
@@ -154,22 +159,23 @@ Expr AttentionGpu::power(const Expr& y) const { return exp_nonpositive_gpu(y, in
 
 // ---- Tiles in shared memory
 
-int AttentionGpu::query_lanes() const { return lanes_of(in_.head_dim, tile.threads.x); }
 int AttentionGpu::key_lanes() const { return lanes_of(tile.depth, tile.threads.y); }
 
 void AttentionGpu::define_tiles() {
-    const int q_lanes = query_lanes(), k_lanes = key_lanes();
     query_quads(e, u, t, d, n, h, z) =
-        in_.q(d * q_lanes + e, q_row(t * kQuad + u, own_block()), head_of(t * kQuad + u, own_block()));
-    query_tile(u, t, d, n, h, z) = query_quads(d % q_lanes, u, t, d / q_lanes, n, h, z) * in_.qk_scale;
+        in_.q(quad_of(d, in_.head_dim, query_features()) * kQuad + e, q_row(t * kQuad + u, own_block()),
+              head_of(t * kQuad + u, own_block()));
+    query_tile(u, t, d, n, h, z) = query_quads(d % kQuad, u, t, d / kQuad, n, h, z) * in_.qk_scale;
 
+    const int k_lanes = key_lanes();
     Expr key = first_key_of(kb, z) + (g * tile.threads.x + s) * kQuad + v;
     key_quads(e, v, s, g, d, kb, n, h, z) = in_.k(d * k_lanes + e, key_row(key, n), key_head(h));
     key_tile(v, s, g, d, kb, n, h, z) = key_quads(d % k_lanes, v, s, g, d / k_lanes, kb, n, h, z);
 
     if (!in_.v.defined()) return;
     value_tile(v, s, g, j, kb, n, h, z) =
-        in_.v((g * tile.threads.x + s) * kQuad + v, key_row(first_key_of(kb, z) + j, n), key_head(h));
+        in_.v(quad_of(g * tile.threads.x + s, in_.v_head_dim, value_features()) * kQuad + v,
+              key_row(first_key_of(kb, z) + j, n), key_head(h));
 }
 
 // ---- Scores
@@ -392,6 +398,7 @@ void AttentionGpu::define_stores() {
         return;
     }
     context_store.where(is_wanted(store_block()) && is_written(store_row(), store_block()));
+    if (value_features() != in_.v_head_dim) context_store.where(column_quad() < in_.v_head_dim / kQuad);
     // Loops over blocks have the names of those above, since both results leave the same launch.
     stats_store = RDom({{0, kRowStats},
                         {0, 1},
@@ -425,9 +432,11 @@ Expr AttentionGpu::context() const {
     return select(counts(store_row(), block), mean, 0.0f);
 }
 
+Expr AttentionGpu::column_quad() const {
+    return context_store[kGroup] * tile.threads.x + context_store[kThreadX];
+}
 Expr AttentionGpu::context_feature() const {
-    return (context_store[kGroup] * tile.threads.x + context_store[kThreadX]) * kQuad +
-           context_store[kColumn];
+    return quad_of(column_quad(), in_.v_head_dim, value_features()) * kQuad + context_store[kColumn];
 }
 
 Expr AttentionGpu::written_row(const Expr& local, const Block& block) const {
@@ -446,7 +455,9 @@ Expr AttentionGpu::row_stat() const {
     return select(counts(stats_local_row(), block), stat, mux(stats_store[kStat], {kLowest, 0.0f}));
 }
 
-Expr AttentionGpu::pair_key() const { return first_key_of(0, context_store[kBlockKeys]) + context_feature(); }
+Expr AttentionGpu::pair_key() const {
+    return first_key_of(0, context_store[kBlockKeys]) + column_quad() * kQuad + context_store[kColumn];
+}
 
 // -infinity where dropped.
 Expr AttentionGpu::seen_score() const {

@@ -121,10 +121,12 @@ struct AttentionGpu {
 
     // Number of an update of `scores`, -1: not there.
     int update(GpuScoreUpdate which) const { return numbers_[which]; }
-    int head_dim() const { return in_.head_dim; }
-    int features_of_thread() const { return in_.v_head_dim / tile.threads.x; }
-    // Floats of a row of features that are loaded together.
-    int query_lanes() const;
+    // Features of a row, filled up so that all threads have as many: what is beyond the head is a copy of its end, and isn't
+    // stored.
+    int query_features() const { return filled_up(in_.head_dim); }
+    int value_features() const { return filled_up(in_.v_head_dim); }
+    int features_of_thread() const { return value_features() / tile.threads.x; }
+    // Floats of a row of keys that are loaded together.
     int key_lanes() const;
 
     // Of an element of context_store: its place and value.
@@ -154,6 +156,11 @@ private:
     AttentionGpuInputs in_;
     int numbers_[kGpuScoreUpdates];
 
+    int filled_up(int features) const {
+        const int quads = kQuad * tile.threads.x;
+        return (features + quads - 1) / quads * quads;
+    }
+    Halide::Expr column_quad() const;
     ThreadFunc::Vars blocks() const { return {n, h, z}; }
     Block own_block() const { return {n, h, z}; }
     Block block_of_keys() const { return {kb, n, h, z}; }

@@ -24,21 +24,20 @@ Func in_registers(Func shared, const Func& consumer, const LoopLevel& level, con
     return copy;
 }
 
-void schedule_queries(AttentionGpu& s, const LoopLevel& level, int head_dim) {
+void schedule_queries(AttentionGpu& s, const LoopLevel& level) {
     const GpuThreads& threads = s.tile.threads;
-    const int lanes = s.query_lanes();
     const Var outer("outer"), thread("thread"), lane("lane");
     share(s.query_tile, level);
     bound_blocks(s.query_tile, {s.n, s.h, s.z});
     s.query_tile.bound(s.u, 0, kQuad)
         .bound(s.t, 0, threads.y)
-        .bound(s.d, 0, head_dim)
-        .split(s.d, outer, lane, lanes)
+        .bound(s.d, 0, s.query_features())
+        .split(s.d, outer, lane, kQuad)
         .split(outer, outer, thread, threads.x);
     thread_loops(s.query_tile, {s.u, lane, outer}, {}, thread, s.t, {s.n, s.h, s.z});
     s.query_quads.compute_at(s.query_tile, outer)
         .store_in(MemoryType::Register)
-        .bound_extent(s.e, lanes)
+        .bound_extent(s.e, kQuad)
         .bound_extent(s.u, kQuad)
         .bound_extent(s.t, 1)
         .bound_extent(s.d, 1)
@@ -210,7 +209,7 @@ void schedule_attention_gpu(AttentionGpu& s, Func context, Func row_stats, const
     const LoopLevel block(context, store[s.kBlockRows]);
     const LoopLevel block_of_keys(s.state.func, s.join.steps[0]);
     schedule_state(s, block);
-    schedule_queries(s, block, s.head_dim());
+    schedule_queries(s, block);
     schedule_scores(s, block_of_keys, params);
     schedule_weights(s, block_of_keys);
     schedule_products(s, block_of_keys, params);
@@ -220,7 +219,7 @@ void schedule_pairs_gpu(AttentionGpu& s, const Func& pairs, const CudaAttendPara
     const RDom& store = s.context_store;
     store_by_thread(pairs, store, {store[s.kColumn], store[s.kGroup], store[s.kRow]}, s.kThreadX, false);
     const LoopLevel block(pairs, store[s.kBlockRows]);
-    schedule_queries(s, block, s.head_dim());
+    schedule_queries(s, block);
     schedule_scores(s, block, params);
 }
 

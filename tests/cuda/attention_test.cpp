@@ -9,6 +9,8 @@
 #include "attend_128.h"
 #include "attend_128_shared.h"
 #include "attend_32_48.h"
+#include "attend_48_80.h"
+#include "attend_48_80_shared.h"
 #include "attend_64.h"
 #include "attend_64_shared.h"
 #include "attend_80.h"
@@ -67,6 +69,12 @@ TEST(GpuAttend, OfWideHeadsAgrees) {
     expect_exact(attend_128, 128, 128);
 }
 
+// Features that the threads of a block go through are more than there are, in keys and in values.
+TEST(GpuAttend, OfHeadsWithoutACommonDivisorAgrees) {
+    ATTNC_SKIP_WITHOUT_OPENCL();
+    expect_exact(attend_48_80, 48, 80);
+}
+
 void expect_same_bits(const AttentionResults& a, const AttentionResults& b, const AttentionSpec& spec) {
     EXPECT_TRUE(same_bits(a.context, b.context)) << spec.text();
     EXPECT_TRUE(same_bits(a.row_stats, b.row_stats)) << spec.text();
@@ -84,6 +92,14 @@ TEST(GpuAttend, OfWideHeadsHasTheSameBitsWithoutARace) {
     for (const AttentionSpec& spec : plain_specs(128, 128)) {
         AttentionOperands in(spec);
         expect_same_bits(call_attend(attend_128, in), call_attend(attend_128_shared, in), spec);
+    }
+}
+
+TEST(GpuAttend, OfHeadsWithoutACommonDivisorHasTheSameBitsWithoutARace) {
+    ATTNC_SKIP_WITHOUT_OPENCL();
+    for (const AttentionSpec& spec : plain_specs(48, 80)) {
+        AttentionOperands in(spec);
+        expect_same_bits(call_attend(attend_48_80, in), call_attend(attend_48_80_shared, in), spec);
     }
 }
 

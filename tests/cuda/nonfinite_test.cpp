@@ -5,8 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "attend_64.h"
 #include "attend_decode_64.h"
 #include "attend_guarded_64.h"
+#include "attend_guarded_64_plain.h"
+#include "attend_guarded_64_shared.h"
 #include "attend_masked_64.h"
 #include "attend_suspects_64.h"
 #include "runtime/kernel_abi.h"
@@ -55,11 +58,19 @@ int has_nonfinite(const AttentionOperands& in, const Floats& context, int head, 
     return 0;
 }
 
-AttentionResults attend_with_repair(AttentionOperands& in) {
-    AttentionResults out = call_masked(attend_masked_64, in);
+Ints suspects_of(AttentionOperands& in, const AttentionResults& attended) {
+    Floats context = attended.context;
     Ints suspects(std::vector<int>{in.spec.heads, static_cast<int>(in.spec.items.size())});
-    EXPECT_EQ(attend_suspects_64(out.context, in.items, in.seq_q, suspects), 0);
+    EXPECT_EQ(attend_suspects_64(context, in.items, in.seq_q, suspects), 0);
     EXPECT_EQ(suspects.copy_to_host(), 0);
+    return suspects;
+}
+
+using GuardedKernel = decltype(&attend_guarded_64);
+
+AttentionResults attend_with_repair(GuardedKernel guarded, AttentionOperands& in) {
+    AttentionResults out = call_masked(attend_masked_64, in);
+    Ints suspects = suspects_of(in, out);
     for (int item : {0, 1}) {
         for (int h = 0; h < in.spec.heads; ++h) {
             EXPECT_EQ(has_nonfinite(in, out.context, h, item), item == 0 ? 1 : 0)
@@ -67,9 +78,24 @@ AttentionResults attend_with_repair(AttentionOperands& in) {
             EXPECT_EQ(suspects(h, item), item == 0 ? 1 : 0) << "head " << h << " item " << item;
         }
     }
-    EXPECT_EQ(attend_guarded_64(in.q, in.k, in.items, in.seq_q, in.seq_kv, in.qk_scale, in.key_bias, in.bias,
-                                in.keep_mask, in.drop_mask, in.key_blocks, in.spec.mask_flags, in.v, suspects,
-                                in.spec.softcap, in.alibi_slopes, out.context, out.row_stats),
+    EXPECT_EQ(guarded(in.q, in.k, in.items, in.seq_q, in.seq_kv, in.qk_scale, in.key_bias, in.bias,
+                      in.keep_mask, in.drop_mask, in.key_blocks, in.spec.mask_flags, in.v, suspects,
+                      in.spec.softcap, in.alibi_slopes, out.context, out.row_stats),
+              0);
+    EXPECT_EQ(out.context.copy_to_host(), 0);
+    EXPECT_EQ(out.row_stats.copy_to_host(), 0);
+    return out;
+}
+
+// Of a library without masks and steps of scores, where a diagonal drops.
+AttentionResults attend_plain_with_repair(AttentionOperands& in) {
+    AttentionResults out = call_attend(attend_64, in);
+    Ints suspects = suspects_of(in, out);
+    EXPECT_EQ(suspects(0, 0), 1);
+    EXPECT_EQ(suspects(0, 1), 0);
+    EXPECT_EQ(attend_guarded_64_plain(in.q, in.k, in.items, in.seq_q, in.seq_kv, in.qk_scale, in.key_bias,
+                                      in.bias, in.keep_mask, in.drop_mask, in.key_blocks, 0, in.v, suspects,
+                                      out.context, out.row_stats),
               0);
     EXPECT_EQ(out.context.copy_to_host(), 0);
     EXPECT_EQ(out.row_stats.copy_to_host(), 0);
@@ -107,10 +133,27 @@ TEST(GpuNonfinite, DroppedDataChangesNothingInAttend) {
     const AttentionResults clean = call_masked(attend_masked_64, finite);
     for (const float value : {kNan, kInfinity, -kInfinity}) {
         AttentionOperands in = spoilt(spec, value);
-        const AttentionResults got = attend_with_repair(in);
+        const AttentionResults got = attend_with_repair(attend_guarded_64, in);
         expect_spoilt_only_where_seen(in, got.context, clean.context);
         EXPECT_TRUE(same_bits(got.row_stats, clean.row_stats));
+        const AttentionResults without_a_race = attend_with_repair(attend_guarded_64_shared, in);
+        expect_spoilt_only_where_seen(in, without_a_race.context, clean.context);
+        EXPECT_TRUE(same_bits(without_a_race.row_stats, clean.row_stats));
     }
+}
+
+// What a diagonal alone drops, in a library without masks.
+TEST(GpuNonfinite, DroppedDataChangesNothingWithoutMasks) {
+    ATTNC_SKIP_WITHOUT_OPENCL();
+    AttentionSpec spec = spec_of_two_items();
+    spec.mask_flags = 0;
+    AttentionOperands finite(spec), in(spec);
+    const AttentionResults clean = call_attend(attend_64, finite);
+    in.v(kFeature, in.k_row(0, kSeenBySome), 0) = kNan;
+    in.v.set_host_dirty();
+    const AttentionResults got = attend_plain_with_repair(in);
+    expect_spoilt_only_where_seen(in, got.context, clean.context);
+    EXPECT_TRUE(same_bits(got.row_stats, clean.row_stats));
 }
 
 TEST(GpuNonfinite, DroppedDataChangesNothingInDecode) {

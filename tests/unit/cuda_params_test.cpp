@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_model.h"
@@ -56,10 +57,15 @@ TEST(CudaDefaultSchedule, OfCommonHeadsNeedsNoMoreThanTheOldestDeviceHas) {
     }
 }
 
-TEST(CudaDefaultSchedule, IsMissingForHeadsThatHaveNoCommonDivisorOfUse) {
-    EXPECT_EQ(error_of([] { default_cuda_schedule(with_heads(512, 496)); }),
-              "heads of 512 and 496 features have no CUDA schedule: their tiles fit neither registers nor "
-              "shared memory");
+TEST(CudaDefaultSchedule, IsValidForHeadsWithoutACommonDivisorOfUse) {
+    for (const auto& [head_dim, v_head_dim] :
+         {std::pair(512, 496), std::pair(496, 512), std::pair(16, 512), std::pair(512, 16),
+          std::pair(48, 512), std::pair(80, 272), std::pair(336, 208), std::pair(176, 512)}) {
+        const Config config = with_heads(head_dim, v_head_dim);
+        EXPECT_EQ(error_of([&] { check_cuda_schedule(default_cuda_schedule(config), config, kTarget); }),
+                  "no error")
+            << head_dim << " and " << v_head_dim;
+    }
 }
 
 TEST(CudaScheduleText, ReadsWhatItWrites) {
@@ -76,7 +82,7 @@ TEST(CudaScheduleText, ReadsWhatItWrites) {
 
 TEST(CudaRules, GiveTheirReasons) {
     EXPECT_EQ(fault_of(""), "no error");
-    EXPECT_EQ(fault_of("threads_x:24"), "the padded head_dim 64 is not a multiple of 4 * threads_x, 96");
+    EXPECT_EQ(fault_of("threads_x:24"), "tile_kv 64 is not a multiple of 4 * threads_x, 96");
     EXPECT_EQ(fault_of("tile_kv:96"), "tile_kv 96 is not a multiple of 4 * threads_x, 64");
     EXPECT_EQ(fault_of("tile_kv:320"), "tile_kv / (4 * threads_x) 5 is outside 1..4");
     EXPECT_EQ(fault_of("split_kv:96"), "split_kv 96 is not a multiple of tile_kv, 64");
