@@ -49,8 +49,9 @@ int64_t arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_ATTEND:
             return kAttend;
         case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
-        case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:  // which has key_blocks too, and doesn't read them
             return kAttend | kMasks;
+        case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:
+            return kAttend | (kMasks & ~bit(ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS));
         case ATTNC_DEVICE_KERNEL_ATTEND_SUSPECTS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ITEMS,
                                    ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_SUSPECTS);
