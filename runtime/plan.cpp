@@ -61,7 +61,7 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
         plan.q_angles = all.take(kFloat, {plan.rows_q, 2, layer.rotary.stride});
         plan.k_angles = all.take(kFloat, {plan.rows_kv, 2, layer.rotary.stride});
     }
-    if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
+    if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_context, heads, layer.v_width});
     if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.attended});
     if (plan.makes_key_runs) plan.key_runs = all.take(sizeof(int32_t), {plan.run_count});
     if (plan.keeps_row_stats) plan.row_stats = all.take(kFloat, {heads, 2, plan.rows_q});
@@ -109,6 +109,13 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     if (r.wants_probs) limit(r.probs.row_stride, kFloat);
     if (r.scores_stage != ATTNC_SCORES_NOT_GIVEN) limit(r.scores.row_stride, kFloat);
     return plan.maps_key_blocks && rows < r.seq_q ? whole_granules(rows) : rows;
+}
+
+// Contexts of a wave that are there at a time. Of an item with more rows than a wave has, parts of equal size.
+int64_t context_rows(const attnc_layer& layer, const Plan& plan) {
+    const int64_t parts = divide_up(plan.rows_q, wave_rows(layer));
+    if (parts <= 1) return plan.rows_q;
+    return divide_up(divide_up(plan.rows_q, parts), plan.attend_rows) * plan.attend_rows;
 }
 
 // Results of the splits of a wave's items with few queries, of at most `queries` each. An item's keys touch two splits more
@@ -195,6 +202,7 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     plan->maps_key_blocks = masks.any;
     plan->mapped_columns = divide_up(keys, kGranule);
     plan->attend_rows = choose_attend_rows(layer, r, *plan);
+    plan->rows_context = context_rows(layer, *plan);
     plan->average_rows = least(plan->attend_rows, tile);
     if (masks.any && plan->average_rows < r.seq_q) plan->average_rows = whole_granules(plan->average_rows);
     plan->average_columns = average_columns(layer, r.seq_kv);
@@ -220,6 +228,7 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->maps_key_blocks = layer.has(ATTNC_CONFIG_MASKS);
     plan->mapped_columns = divide_up(least(layer.layout.tile_kv, limits.max_seq_kv), kGranule);
     plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
+    plan->rows_context = least(plan->rows_q, wave_rows(layer) + plan->attend_rows);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);
     if (layer.has(ATTNC_CONFIG_CACHE)) {
