@@ -26,9 +26,13 @@ Part part_of(Stage stage) {
     return nullptr;
 }
 
-void run_part(Stage stage, const Wave& wave) {
+// For all queries of a long item, which the workspace takes in parts.
+void run_part(Stage stage, Wave& wave) {
     attnc_error error;
-    check_status(part_of(stage)(&error, wave), error, stage_name(stage));
+    first_queries(wave);
+    do {
+        check_status(part_of(stage)(&error, wave), error, stage_name(stage));
+    } while (stage != Stage::kProjectInputs && next_queries(wave));
 }
 
 }  // namespace

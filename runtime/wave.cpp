@@ -60,8 +60,10 @@ void begin_wave(Wave& wave, int64_t first) {
         split_rows += splits * wave.layer.config.num_heads * item.q_length;
     }
     wave.keys_share_angles = keys_share_angles(wave);
-    set_queries(wave, 0);
+    first_queries(wave);
 }
+
+void first_queries(Wave& wave) { set_queries(wave, 0); }
 
 bool next_queries(Wave& wave) {
     if (wave.end_query == wave.request.seq_q) return false;

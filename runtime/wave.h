@@ -13,7 +13,8 @@ Wave make_wave(const attnc_layer& layer, const Request& request, const Plan& pla
 // or the first ones of a long item.
 void begin_wave(Wave& wave, int64_t first);
 
-// Goes on to the next queries of a long item; false after the last ones.
+// Back to the first queries, and on to the next ones of a long item; false after the last ones.
+void first_queries(Wave& wave);
 bool next_queries(Wave& wave);
 
 // Angles of a rotary embedding; then Q, K and V as attention reads them, and what masks add to each key.
