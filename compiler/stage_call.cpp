@@ -1,9 +1,5 @@
 #include "compiler/stage_call.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
 #include "runtime/plan.h"
 #include "runtime/request.h"
 #include "runtime/wave.h"
@@ -35,6 +31,14 @@ void run_part(Stage stage, Wave& wave) {
     } while (stage != Stage::kProjectInputs && next_queries(wave));
 }
 
+template <typename Run>
+void for_each_wave(Wave& wave, const Run& run) {
+    for (int64_t first = 0; first < wave.request.batch; first += wave.item_count) {
+        begin_wave(wave, first);
+        run();
+    }
+}
+
 }  // namespace
 
 struct StageCall::State {
@@ -61,19 +65,18 @@ StageCall::StageCall(const LayerCall& layer, Stage stage) : state_(std::make_uni
                  error, "check_call");
     check_status(plan_call(&error, *layer.layer(), s.request, &s.plan), error, "plan_call");
     s.wave = std::make_unique<Wave>(make_wave(*layer.layer(), s.request, s.plan, layer.run().workspace));
-    begin_wave(*s.wave, 0);
-    if (s.wave->item_count != s.request.batch) {
-        throw std::runtime_error(fmt::format("{} is too large for one wave: {} of {} items fit",
-                                             to_string(layer.problem()), s.wave->item_count,
-                                             s.request.batch));
-    }
-    for (const Stage before : {Stage::kProjectInputs, Stage::kAttend}) {
-        if (before < stage) run_part(before, *s.wave);
-    }
+    for_each_wave(*s.wave, [&] {
+        for (const Stage before : {Stage::kProjectInputs, Stage::kAttend}) {
+            if (before < stage) run_part(before, *s.wave);
+        }
+    });
 }
 
 StageCall::~StageCall() = default;
 
-void StageCall::call() { run_part(stage_, *state_->wave); }
+void StageCall::call() {
+    Wave& wave = *state_->wave;
+    for_each_wave(wave, [&] { run_part(stage_, wave); });
+}
 
 }  // namespace attnc
