@@ -9,9 +9,6 @@ namespace attnc::bench {
 
 namespace {
 
-// Rows that a wave takes whatever the layer (an item that is longer is a wave by itself).
-constexpr int64_t kWaveRows = 2048;
-
 constexpr double kFloat = sizeof(float);
 
 double product(auto... factors) { return (static_cast<double>(factors) * ...); }
@@ -83,8 +80,6 @@ MeasuredCall make_call(const CallName& name, Libraries& libraries, const TimingP
 std::vector<CallName> stages_of(const Problem& problem, int threads) {
     if (problem.config.cache) return {};
     CallName name = {problem, {}, threads};
-    const int64_t longest = std::max<int64_t>({problem.sizes.seq_q, problem.sizes.seq_kv, 1});
-    name.problem.sizes.batch = std::clamp<int64_t>(kWaveRows / longest, 1, problem.sizes.batch);
     std::vector<CallName> stages;
     const auto add = [&](Stage stage) {
         name.stage = stage;

@@ -1,9 +1,5 @@
 #include "compiler/stage_call.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
 #include "runtime/plan.h"
 #include "runtime/request.h"
 #include "runtime/wave.h"
@@ -26,9 +22,21 @@ Part part_of(Stage stage) {
     return nullptr;
 }
 
-void run_part(Stage stage, const Wave& wave) {
+// For all queries of a long item, which the workspace takes in parts.
+void run_part(Stage stage, Wave& wave) {
     attnc_error error;
-    check_status(part_of(stage)(&error, wave), error, stage_name(stage));
+    first_queries(wave);
+    do {
+        check_status(part_of(stage)(&error, wave), error, stage_name(stage));
+    } while (stage != Stage::kProjectInputs && next_queries(wave));
+}
+
+template <typename Run>
+void for_each_wave(Wave& wave, const Run& run) {
+    for (int64_t first = 0; first < wave.request.batch; first += wave.item_count) {
+        begin_wave(wave, first);
+        run();
+    }
 }
 
 }  // namespace
@@ -57,19 +65,18 @@ StageCall::StageCall(const LayerCall& layer, Stage stage) : state_(std::make_uni
                  error, "check_call");
     check_status(plan_call(&error, *layer.layer(), s.request, &s.plan), error, "plan_call");
     s.wave = std::make_unique<Wave>(make_wave(*layer.layer(), s.request, s.plan, layer.run().workspace));
-    begin_wave(*s.wave, 0);
-    if (s.wave->item_count != s.request.batch) {
-        throw std::runtime_error(fmt::format("{} is too large for one wave: {} of {} items fit",
-                                             to_string(layer.problem()), s.wave->item_count,
-                                             s.request.batch));
-    }
-    for (const Stage before : {Stage::kProjectInputs, Stage::kAttend}) {
-        if (before < stage) run_part(before, *s.wave);
-    }
+    for_each_wave(*s.wave, [&] {
+        for (const Stage before : {Stage::kProjectInputs, Stage::kAttend}) {
+            if (before < stage) run_part(before, *s.wave);
+        }
+    });
 }
 
 StageCall::~StageCall() = default;
 
-void StageCall::call() { run_part(stage_, *state_->wave); }
+void StageCall::call() {
+    Wave& wave = *state_->wave;
+    for_each_wave(wave, [&] { run_part(stage_, wave); });
+}
 
 }  // namespace attnc

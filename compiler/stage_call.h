@@ -1,5 +1,6 @@
 // One part of a layer's call, alone, on what the parts before it have left in the workspace: attention reads the planes of
-// heads, padded and packed, that the projections write.
+// heads, padded and packed, that the projections write. Of a batch that goes through the workspace in waves, every wave finds
+// there what the last one has left: other items' numbers in the same places.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,7 @@ double operations_of(const CallOperations& operations, Stage stage);
 
 class StageCall {
 public:
-    // Runs the parts before `stage`. `layer` lives longer, and nobody calls it in the meantime. Throws
-    // std::runtime_error where the call's items need more than one wave.
+    // Runs the parts before `stage`. `layer` lives longer, and nobody calls it in the meantime.
     StageCall(const LayerCall& layer, Stage stage);
     StageCall(const StageCall&) = delete;
     StageCall& operator=(const StageCall&) = delete;

@@ -37,9 +37,9 @@ ContextRows context_rows(const Wave& wave, const QueryRange& range) {
     const int64_t width = wave.layer.v_width;
     if (wave.plan.owns_context) {
         const int64_t stride = wave.layer.config.num_heads * width;
-        return {
-            wave.at<float>(wave.plan.context) + (range.item->q_row + range.row) * stride + range.head * width,
-            stride};
+        return {wave.at<float>(wave.plan.context) +
+                    (range.item->q_row + range.row - wave.first_query) * stride + range.head * width,
+                stride};
     }
     const OutView& out = wave.request.out;
     return {out.data + range.item->q_origin * out.batch_stride + range.head * out.head_stride +
@@ -310,7 +310,7 @@ bool write_results(const Wave& wave, Worker& worker, const QueryRange& range, Ra
 }
 
 int64_t ranges_of(const Wave& wave) {
-    return (wave.request.seq_q + wave.plan.attend_rows - 1) / wave.plan.attend_rows;
+    return divide_up(wave.end_query - wave.first_query, wave.plan.attend_rows);
 }
 
 // Heads of an item one after another, so that heads that share keys find them in cache; in each the last
@@ -319,7 +319,7 @@ bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, co
     const int64_t ranges = ranges_of(wave), heads = wave.layer.config.num_heads;
     const int64_t rows = wave.plan.attend_rows;
     const Item& item = wave.items[index / (ranges * heads)];
-    const int64_t row = (ranges - 1 - index % ranges) * rows;
+    const int64_t row = wave.first_query + (ranges - 1 - index % ranges) * rows;
     if (row >= item.q_length || has_few_queries(wave.layer, item)) return true;
     const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
     RangeAttention attention(wave, worker, range);

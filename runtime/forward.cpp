@@ -11,11 +11,14 @@
 namespace attnc {
 namespace {
 
-attnc_status run_wave(attnc_error* error, const Wave& wave) {
+attnc_status run_wave(attnc_error* error, Wave& wave) {
     ATTNC_TRY(project_inputs(error, wave));
     if (wave.request.seq_q == 0) return ATTNC_OK;
-    ATTNC_TRY(attend(error, wave));
-    return project_output(error, wave);
+    do {
+        ATTNC_TRY(attend(error, wave));
+        ATTNC_TRY(project_output(error, wave));
+    } while (next_queries(wave));
+    return ATTNC_OK;
 }
 
 attnc_status run_waves(attnc_error* error, const attnc_layer& layer, const Request& request, const Plan& plan,

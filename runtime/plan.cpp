@@ -12,10 +12,15 @@ namespace {
 constexpr int64_t kMaxSpan = INT32_MAX;  // bytes of a buffer that a kernel may be given
 constexpr int64_t kFloat = sizeof(float);
 
-// Rows of a wave: enough that loading the weights once more for each wave and waiting at its end count for
-// nothing, few enough that the workspace of a large batch stays small. An item longer than that is a wave by
-// itself.
-constexpr int64_t kWaveRows = 4096;
+// Rows of a wave for each thread: as many as tokens have features, since a wave reads d_model rows of each matrix of weights, and
+// writes and reads a row of each plane of heads for each of its own. Beyond some number of rows the weights count for nothing,
+// and planes of few elements are in cache anyway. An item longer than that is a wave by itself.
+constexpr int64_t kEnoughWaveRows = 1024;
+constexpr int64_t kFewElements = 384 * 384;  // of a plane
+constexpr int64_t kMostWaveRows = 4096;      // of all threads
+
+// Rows whose contexts are in the workspace at a time, at most, where an item is a wave by itself.
+constexpr int64_t kPartRows = 4096;
 
 // One task of attention takes up to this many tiles of queries. Where keys come in blocks, a task reads each
 // block for all its queries, and more queries make that cheaper.
@@ -29,7 +34,12 @@ constexpr int64_t kCachedItems = 256;
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kMaxThreads = 1 << 20;  // that shares are made for; far from overflow
 
-int64_t wave_rows(const attnc_layer& layer) { return least(kWaveRows, layer.max_rows); }
+int64_t wave_rows(const attnc_layer& layer, int64_t concurrency) {
+    const int64_t features = layer.config.d_model;
+    const int64_t rows = most(least(features, kEnoughWaveRows), divide_up(kFewElements, features));
+    const int64_t all = least(concurrency, kMostWaveRows) * rows;
+    return least(least(all, kMostWaveRows), layer.max_rows);
+}
 
 // Gives every part that the plan needs its place.
 attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
@@ -61,7 +71,7 @@ attnc_status lay_out(attnc_error* error, const attnc_layer& layer, Plan& plan) {
         plan.q_angles = all.take(kFloat, {plan.rows_q, 2, layer.rotary.stride});
         plan.k_angles = all.take(kFloat, {plan.rows_kv, 2, layer.rotary.stride});
     }
-    if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_q, heads, layer.v_width});
+    if (plan.owns_context) plan.context = all.take(kFloat, {plan.rows_context, heads, layer.v_width});
     if (plan.makes_key_addend) plan.key_addend = all.take(kFloat, {plan.attended});
     if (plan.makes_key_runs) plan.key_runs = all.take(sizeof(int32_t), {plan.run_count});
     if (plan.keeps_row_stats) plan.row_stats = all.take(kFloat, {heads, 2, plan.rows_q});
@@ -109,6 +119,13 @@ int64_t choose_attend_rows(const attnc_layer& layer, const Request& r, const Pla
     if (r.wants_probs) limit(r.probs.row_stride, kFloat);
     if (r.scores_stage != ATTNC_SCORES_NOT_GIVEN) limit(r.scores.row_stride, kFloat);
     return plan.maps_key_blocks && rows < r.seq_q ? whole_granules(rows) : rows;
+}
+
+// Contexts of a wave that are there at a time. Of a long item, parts of equal size.
+int64_t context_rows(const Plan& plan) {
+    const int64_t parts = divide_up(plan.rows_q, kPartRows);
+    if (parts <= 1) return plan.rows_q;
+    return divide_up(divide_up(plan.rows_q, parts), plan.attend_rows) * plan.attend_rows;
 }
 
 // Results of the splits of a wave's items with few queries, of at most `queries` each. An item's keys touch two splits more
@@ -165,13 +182,14 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     const attnc_config& c = layer.config;
     const int64_t longest = most(most(r.seq_q, r.seq_new), 1);
     const int64_t items = r.cache ? least(r.batch, kCachedItems) : r.batch;
-    plan->wave_items = least(items, most(wave_rows(layer) / longest, 1));
+    const int64_t wave = wave_rows(layer, r.concurrency);
+    plan->wave_items = least(items, most(wave / longest, 1));
     plan->rows_q = plan->wave_items * r.seq_q;
     plan->rows_kv = plan->wave_items * r.seq_new;
     if (r.query_starts.present) {  // as many items as there is room for, since their lengths differ
-        plan->wave_items = least(items, wave_rows(layer));
-        plan->rows_q = least(r.total_q, most(wave_rows(layer), r.seq_q));
-        plan->rows_kv = least(r.total_kv, most(wave_rows(layer), r.seq_new));
+        plan->wave_items = least(items, wave);
+        plan->rows_q = least(r.total_q, most(wave, r.seq_q));
+        plan->rows_kv = least(r.total_kv, most(wave, r.seq_new));
     }
     plan->attended = plan->rows_kv;
     if (r.cache) plan_cache(layer, r, *plan);
@@ -195,6 +213,7 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
     plan->maps_key_blocks = masks.any;
     plan->mapped_columns = divide_up(keys, kGranule);
     plan->attend_rows = choose_attend_rows(layer, r, *plan);
+    plan->rows_context = context_rows(*plan);
     plan->average_rows = least(plan->attend_rows, tile);
     if (masks.any && plan->average_rows < r.seq_q) plan->average_rows = whole_granules(plan->average_rows);
     plan->average_columns = average_columns(layer, r.seq_kv);
@@ -205,12 +224,13 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
                         Plan* plan) {
     *plan = {};
     // Waves never hold more rows than one item or wave_rows, whichever is more.
+    const int64_t wave = wave_rows(layer, limits.max_concurrency);
     const auto rows = [&](int64_t seq) {
         int64_t all = 0;
-        const int64_t wave = most(wave_rows(layer), seq);
-        return __builtin_mul_overflow(limits.max_batch, seq, &all) ? wave : least(all, wave);
+        const int64_t longest = most(wave, seq);
+        return __builtin_mul_overflow(limits.max_batch, seq, &all) ? longest : least(all, longest);
     };
-    plan->wave_items = least(limits.max_batch, wave_rows(layer));
+    plan->wave_items = least(limits.max_batch, wave);
     plan->rows_q = rows(limits.max_seq_q);
     plan->rows_kv = plan->attended = rows(limits.max_seq_kv);
     plan->concurrency = limits.max_concurrency;
@@ -220,6 +240,7 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->maps_key_blocks = layer.has(ATTNC_CONFIG_MASKS);
     plan->mapped_columns = divide_up(least(layer.layout.tile_kv, limits.max_seq_kv), kGranule);
     plan->attend_rows = least(kTilesOfLongKeys * layer.layout.tile_q, limits.max_seq_q);
+    plan->rows_context = least(plan->rows_q, kPartRows + plan->attend_rows);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);
     if (layer.has(ATTNC_CONFIG_CACHE)) {

@@ -28,10 +28,11 @@ struct Plan {
 
     // Rows that each head's plane of q and of k and v has room for.
     int64_t rows_q = 0, rows_kv = 0;
-    int64_t attended = 0;    // keys that there is room for in what is per key
-    int64_t run_count = 0;   // runs of 16 keys that there is room for
-    int64_t block_keys = 0;  // keys that a worker has room for
-    int64_t split_rows = 0;  // results of splits of keys, of one query of one head each
+    int64_t rows_context = 0;  // contexts that there is room for: those of a long item are made in parts
+    int64_t attended = 0;      // keys that there is room for in what is per key
+    int64_t run_count = 0;     // runs of 16 keys that there is room for
+    int64_t block_keys = 0;    // keys that a worker has room for
+    int64_t split_rows = 0;    // results of splits of keys, of one query of one head each
 
     // Offsets in the workspace, in bytes.
     int64_t items = kNoOffset;          // Item[wave_items]
@@ -40,7 +41,7 @@ struct Plan {
     int64_t v = kNoOffset;              // [plane][rows_kv][v_width]
     int64_t q_angles = kNoOffset;       // [rows_q][2 * rotary.stride]
     int64_t k_angles = kNoOffset;       // [rows_kv][2 * rotary.stride]
-    int64_t context = kNoOffset;        // [rows_q][num_heads][v_width]
+    int64_t context = kNoOffset;        // [rows_context][num_heads][v_width]
     int64_t key_addend = kNoOffset;     // [attended]
     int64_t key_runs = kNoOffset;       // int32_t[run_count]: cache rows of the first key of each run
     int64_t row_stats = kNoOffset;      // [num_heads][2][rows_q]

@@ -358,6 +358,10 @@ int64_t plan_out_projection(const Wave& wave, Projection* projection) {
     Projection& p = *projection = {};
     p.rows = make_rows(wave, RowKind::kQueries, out.batch_stride, out.row_stride, context_stride);
     p.weights = projects ? &l.wo : nullptr;
+    if (wave.q_rows > wave.plan.rows_context) {  // one long item
+        p.rows.first_query = wave.first_query;
+        p.rows.total = least(wave.end_query, wave.q_rows) - wave.first_query;
+    }
     p.from = {wave.at<float>(wave.plan.context), 0, l.v_width, context_stride};
     p.to = out;
     p.heads_out = false;

@@ -19,16 +19,20 @@ struct Rows {
     int64_t chunks;                    // of about equal size, each a piece of work
     int64_t batch_stride, row_stride;  // of the caller's tensor, in elements
     int64_t call_rows;                 // at most, for one kernel call
+    int64_t first_query = 0;           // of queries, where the rows of a single item begin
 
     bool queries() const { return kind == RowKind::kQueries; }
     int64_t first(int64_t i) const { return queries() ? items[i].q_row : items[i].new_row; }
     int64_t length(int64_t i) const {
-        if (queries()) return items[i].q_length;
+        if (queries()) return items[i].q_length - first_query;
         return kind == RowKind::kKeys ? items[i].kv_used() : items[i].new_keys;
     }
     int64_t origin(int64_t i) const { return queries() ? items[i].q_origin : items[i].kv_origin; }
     // Rows of the item that come before its first one here.
-    int64_t skipped(int64_t i) const { return kind == RowKind::kKeys ? items[i].kv_first : 0; }
+    int64_t skipped(int64_t i) const {
+        if (queries()) return first_query;
+        return kind == RowKind::kKeys ? items[i].kv_first : 0;
+    }
 };
 
 // Rows that lie one after another in the caller's tensor and in the workspace.

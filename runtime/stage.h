@@ -23,6 +23,8 @@ struct Wave {
     bool keys_share_angles = false;   // keys are rotated by the queries' angles
     int64_t most_splits = 0;          // of keys, of an item with few queries; 0: no item has few
     int64_t new_rows = 0;  // keys that are projected: kv_rows, with a cache those that are appended
+    // Queries of each item whose contexts are in the workspace: all, or of a long item as many as there is room for.
+    int64_t first_query = 0, end_query = 0;
 
     template <typename T>
     T* at(int64_t offset) const {

@@ -11,6 +11,16 @@
 
 namespace attnc {
 
+namespace {
+
+void set_queries(Wave& wave, int64_t first) {
+    const int64_t rows = wave.plan.rows_context;
+    wave.first_query = first;
+    wave.end_query = wave.q_rows - first > rows ? first + rows : wave.request.seq_q;
+}
+
+}  // namespace
+
 Wave make_wave(const attnc_layer& layer, const Request& request, const Plan& plan, void* workspace) {
     auto* bytes = static_cast<unsigned char*>(workspace);
     return {.layer = layer,
@@ -31,7 +41,9 @@ void begin_wave(Wave& wave, int64_t first) {
     for (int64_t i = 0; i < most; ++i) {
         Item& item = wave.items[i] = make_item(wave.layer, r, first + i);
         const int64_t projected = r.cache ? item.new_keys : item.kv_used();
-        if (wave.q_rows + item.q_length > plan.rows_q || wave.new_rows + projected > plan.rows_kv) break;
+        const int64_t q_rows = wave.q_rows + item.q_length;
+        if (q_rows > plan.rows_q || wave.new_rows + projected > plan.rows_kv) break;
+        if (i > 0 && q_rows > plan.rows_context) break;
         ++wave.item_count;
         item.q_row = wave.q_rows;
         item.kv_row = wave.kv_rows;
@@ -48,6 +60,15 @@ void begin_wave(Wave& wave, int64_t first) {
         split_rows += splits * wave.layer.config.num_heads * item.q_length;
     }
     wave.keys_share_angles = keys_share_angles(wave);
+    first_queries(wave);
+}
+
+void first_queries(Wave& wave) { set_queries(wave, 0); }
+
+bool next_queries(Wave& wave) {
+    if (wave.end_query == wave.request.seq_q) return false;
+    set_queries(wave, wave.end_query);
+    return true;
 }
 
 attnc_status project_inputs(attnc_error* error, const Wave& wave) {
@@ -67,7 +88,9 @@ attnc_status project_inputs(attnc_error* error, const Wave& wave) {
 }
 
 attnc_status attend(attnc_error* error, const Wave& wave) {
+    // An item that comes in parts has many queries, and has its empty tail written once.
     const WorkList lists[] = {attend_work(wave), decode_work(wave), empty_tails_work(wave)};
+    if (wave.first_query > 0) return run_stage(error, wave, lists, 1);
     ATTNC_TRY(run_stage(error, wave, lists, 3));
     const WorkList joins = join_splits_work(wave);
     return joins.count > 0 ? run_stage(error, wave, &joins, 1) : ATTNC_OK;
@@ -75,7 +98,8 @@ attnc_status attend(attnc_error* error, const Wave& wave) {
 
 attnc_status project_output(attnc_error* error, const Wave& wave) {
     Projection out;
-    WorkList lists[2] = {average_probs_work(wave)};
+    WorkList lists[2];
+    if (wave.end_query == wave.request.seq_q) lists[0] = average_probs_work(wave);
     if (plan_out_projection(wave, &out) != 0) lists[1] = work_of(out);
     return run_stage(error, wave, lists, 2);
 }

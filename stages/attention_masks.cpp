@@ -1,7 +1,5 @@
 // What masks add to the two-pass attention: the runs of keys that are computed at all, and the number that all masks
 // together add to a score.
-#include <tuple>
-#include <utility>
 
 #include "runtime/kernel_abi.h"
 #include "stages/attention_two_pass.h"
@@ -170,18 +168,14 @@ void AttentionTwoPass::define_pair_addends() {
     key_addends(c, n) = m.key_bias(safe_key(key + key_once));
     pair_addends(c, i, n, t) = key_addends(c, n);
     auto take = [&](const Func& mask, const Expr& stride, int flag, auto change) {
-        PairMask by_rows = {.stride = stride};
-        auto update = [&](const char* name, const Expr& taken, const Expr& row_key) {
-            RDom once(0, 1, name);
-            once.where(is_given(flag) && taken);
-            Expr query = unsafe_promise_clamped(min(t * tile.rows + i, in_.queries - 1), 0, in_.queries - 1);
-            pair_addends(c, i, n, t) = change(pair_addends(c, i, n, t), mask(row_key + once, query));
-            return std::pair(once, pair_addends.num_update_definitions() - 1);
-        };
-        std::tie(by_rows.once, by_rows.update) =
-            update("mask_once", whole, unsafe_promise_clamped(key, 0, in_.keys - 1));
-        std::tie(by_rows.few_once, by_rows.few_update) = update("few_once", !whole, safe_key(key));
-        pair_masks.push_back(by_rows);
+        RDom once(0, 1, "mask_once");
+        once.where(is_given(flag));
+        Expr query = unsafe_promise_clamped(min(t * tile.rows + i, in_.queries - 1), 0, in_.queries - 1);
+        Expr place = select(whole, unsafe_promise_clamped(key, 0, in_.keys - 1), safe_key(key));
+        pair_addends(c, i, n, t) = change(pair_addends(c, i, n, t), mask(place + once, query));
+        pair_masks.push_back({.update = pair_addends.num_update_definitions() - 1,
+                              .once = once,
+                              .side_by_side = whole && stride == 1});
     };
     take(m.bias, m.bias_stride, ATTNC_MASK_BIAS,
          [](const Expr& addend, const Expr& bias) { return add_to_score(addend, bias); });

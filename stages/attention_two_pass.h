@@ -65,9 +65,9 @@ enum BlockUpdate {
 
 // Updates of `pair_addends` by a mask of pairs.
 struct PairMask {
-    int update, few_update;       // of kGranule keys, and where there are fewer
-    Halide::RDom once, few_once;  // around them
-    Halide::Expr stride;          // of keys in memory
+    int update;
+    Halide::RDom once;          // around it
+    Halide::Expr side_by_side;  // whether kGranule keys lie so in memory
 };
 
 struct AttentionTwoPass {

@@ -93,10 +93,9 @@ void schedule_addends(AttentionTwoPass& s) {
     for (const PairMask& mask : s.pair_masks) {
         s.pair_addends.update(mask.update)
             .reorder(s.c, s.i, mask.once.x, s.n, s.t)
+            .specialize(mask.side_by_side)
             .vectorize(s.c)
-            .specialize(mask.stride == 1)
             .unroll(s.i);
-        s.pair_addends.update(mask.few_update).reorder(s.c, s.i, mask.few_once.x, s.n, s.t).vectorize(s.c);
     }
     s.addend_lanes.compute_at(s.block, keys.y)
         .store_in(MemoryType::Stack)

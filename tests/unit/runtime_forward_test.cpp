@@ -685,6 +685,28 @@ TEST(Forward, LargeBatchesGoThroughInWaves) {
     EXPECT_TRUE(matches(random_call("d8_h2_f32:b2_q4200_kv3", 27)));
 }
 
+// An item of more rows than a wave has room for one part's contexts; its queries are attended and projected part by part.
+TEST(Forward, LongItemsGoThroughInParts) {
+    LayerCall call = everything("d8_h2_f32_biaskv_sink:b4_q9000_kv5", 30);
+    call.causal = ATTNC_CAUSAL_TOP_LEFT;
+    call.key_bias = random_array({4, 5}, 8, 1);
+    call.query_lengths = {{4}, {9000, 4097, 8192, 60}};
+    const FakeResult got = run_fake(call);
+    EXPECT_TRUE(matches(call, got, 16));
+    EXPECT_TRUE(equal_bits(got, run_fake(call, {.executor = FakeExecutor::kThreads, .concurrency = 3})));
+    call.probs = false;  // those that are only averaged need statistics of all parts
+    FakeResult averaged = run_fake(call);
+    averaged.probs = got.probs;
+    EXPECT_TRUE(equal_bits(got, averaged));
+    for (int64_t b = 0; b < 4; ++b) EXPECT_TRUE(matches(item_of(call, b)));
+
+    const FakeResult part = run_fake(random_call("d8_h2_f32:b1_q4096_kv5", 31));
+    const FakeResult parts = run_fake(random_call("d8_h2_f32:b1_q40960_kv5", 31));
+    EXPECT_TRUE(matches(random_call("d8_h2_f32:b1_q40960_kv5", 31), parts, 16));
+    // Queries alone: 36864 rows of 2 heads of 16 features.
+    EXPECT_EQ(parts.workspace_bytes - part.workspace_bytes, 36864U * 2 * 16 * sizeof(float));
+}
+
 TEST(Forward, EmptySizesSucceed) {
     for (const char* problem : {"d32_h2_f32:b0_q5_kv5", "d32_h2_f32:b2_q0_kv5", "d32_h2_f32:b2_q5_kv0",
                                 "d32_h2_f32_noin_noout:b2_q5_kv0"}) {

@@ -107,6 +107,15 @@ TEST(PackedBatch, GoesThroughTheWorkspaceInWaves) {
     EXPECT_TRUE(packed_equals_padded(call, {}));
 }
 
+// An item that is longer than a wave has one to itself, in parts, though shorter ones would fit beside it.
+TEST(PackedBatch, LongItemsGoThroughInParts) {
+    LayerCall call = random_call("d8_h2_f32:b6_q9000_kv5", 10);
+    call.query_lengths = {{6}, {30, 9000, 20, 4000, 4500, 4100}};
+    call.key_lengths = {{6}, {5, 3, 5, 2, 5, 4}};
+    call.lse = call.probs_averaged = true;
+    EXPECT_TRUE(packed_equals_padded(call, {}));
+}
+
 TEST(PackedBatch, ComputesNoPadding) {
     LayerCall call = random_call("d32_h2_f32:b3_q50_kv50", 8);
     call.key = {}, call.value = {};
