@@ -44,7 +44,7 @@ struct Composed {
 class Bench {
 public:
     Bench(const ExportedRun& run, const ExportedLayer& layer, const ExportedData& data)
-        : run_(run), layer_(layer), data_(data), config_(parse_config(layer.config)) {
+        : layer_(layer), data_(data), config_(parse_config(layer.config)) {
         start_ = parse_schedule(layer.start, default_schedule(config_, run.target));
         const attnc_layout own = layout_of(start_);
         const attnc_library* library = compose(to_string(start_)).value();
@@ -68,7 +68,6 @@ private:
     std::optional<const attnc_library*> compose(const std::string& text);
     size_t first_library() const;
 
-    const ExportedRun& run_;
     const ExportedLayer& layer_;
     const ExportedData& data_;
     Config config_;

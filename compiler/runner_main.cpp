@@ -1,9 +1,10 @@
 // The program that `attnc tune --export` makes: tunes the layers that it carries on the machine that it is run on.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "compiler/exported_bench.h"
 #include "compiler/files.h"
@@ -83,9 +84,28 @@ void run(const std::string& results) {
     fmt::print("bring {} back, for attnc tune --import {}\n", results, results);
 }
 
-int report(const char* command, const std::string& text, int exit_code) {
+int report(const std::string& command, const std::string& text, int exit_code) {
     fmt::print(stderr, "{}: {}\n", command, text);
     return exit_code;
+}
+
+int run_command(const std::string& command, const std::vector<std::string>& arguments) {
+    const std::string argument = arguments.empty() ? kResults : arguments.front();
+    if (argument == "--help" || argument == "-h") {
+        fmt::print(kHelp, command, kResults);
+        return 0;
+    }
+    if (arguments.size() > 1 || argument.empty() || argument.starts_with('-'))
+        return report(command, fmt::format("wrong use; {} --help says more", command), 2);
+    handle_interrupts();
+    try {
+        run(argument);
+        return 0;
+    } catch (const Interrupted& interrupted) {
+        return report(command, interrupted.what(), 128 + interrupted.signal);
+    } catch (const std::exception& error) {
+        return report(command, error.what(), 1);
+    }
 }
 
 }  // namespace
@@ -93,22 +113,11 @@ int report(const char* command, const std::string& text, int exit_code) {
 }  // namespace attnc
 
 int main(int argc, char** argv) {
-    const char* slash = std::strrchr(argv[0], '/');
-    const char* command = slash != nullptr ? slash + 1 : argv[0];
     try {
-        const std::string argument = argc > 1 ? argv[1] : attnc::kResults;
-        if (argument == "--help" || argument == "-h") {
-            fmt::print(attnc::kHelp, command, attnc::kResults);
-            return 0;
-        }
-        if (argc > 2 || argument.empty() || argument.starts_with('-'))
-            return attnc::report(command, fmt::format("wrong use; {} --help says more", command), 2);
-        attnc::handle_interrupts();
-        attnc::run(argument);
-        return 0;
-    } catch (const attnc::Interrupted& interrupted) {
-        return attnc::report(command, interrupted.what(), 128 + interrupted.signal);
-    } catch (const std::exception& error) {
-        return attnc::report(command, error.what(), 1);
+        const std::string path = argv[0];
+        return attnc::run_command(path.substr(path.rfind('/') + 1), {argv + 1, argv + argc});
+    } catch (const std::exception& error) {  // of printing
+        std::fputs(error.what(), stderr);
+        return 1;
     }
 }

@@ -109,6 +109,7 @@ void Exporter::add_kernels(const Config& config, const CpuSchedule& schedule, Ex
     });
     if (kernels.empty()) return;
     std::vector<KernelJob> jobs;
+    jobs.reserve(kernels.size());
     for (const PlannedKernel& kernel : kernels) jobs.push_back(kernel.job);
     const std::vector<CompiledKernel> compiled = compile_kernels(jobs, versions_, workers());
     for (size_t i = 0; i < kernels.size(); ++i) kernels[i].compiled = compiled[i];
@@ -232,7 +233,7 @@ fs::path export_runner(const ExportRequest& request) {
     const TemporaryFolder work(request.folder);
     Exporter exporter(request, work.path());
     for (const ExportLayer& layer : request.layers) exporter.add(layer);
-    const fs::path runner = request.folder / kRunner;
+    fs::path runner = request.folder / kRunner;
     exporter.link(runner);
     return runner;
 }

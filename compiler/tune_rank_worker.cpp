@@ -61,6 +61,7 @@ std::vector<Core> own_cores() {
         if (CPU_ISSET(cpu, &set)) cores[siblings_text(cpu)].push_back(cpu);
     }
     std::vector<Core> sorted;
+    sorted.reserve(cores.size());
     for (const auto& [text, core] : cores) sorted.push_back(core);
     std::sort(sorted.begin(), sorted.end());
     return sorted;

@@ -42,19 +42,19 @@ size_t HandOut::share_of(const Rank& rank) const {
     return std::min(std::max(threads_, all.size() / joined_.at(rank.host)), rank.cores.size());
 }
 
-std::optional<HandOut::Assignment> HandOut::next(int number) {
-    Rank& rank = ranks_.at(number);
-    if (rank.work || waiting_.empty()) return {};
-    std::vector<Core> free = free_cores(rank);
-    const size_t share = share_of(rank);
+std::optional<HandOut::Assignment> HandOut::next(int rank) {
+    Rank& asking = ranks_.at(rank);
+    if (asking.work || waiting_.empty()) return {};
+    std::vector<Core> free = free_cores(asking);
+    const size_t share = share_of(asking);
     if (free.size() < share) return {};
     free.resize(share);
-    rank.taken = free;
-    rank.work = waiting_.front();
+    asking.taken = free;
+    asking.work = waiting_.front();
     waiting_.pop_front();
     ++assigned_;
-    ++attempts_[*rank.work];
-    Assignment assignment = {*rank.work, {}};
+    ++attempts_[*asking.work];
+    Assignment assignment = {*asking.work, {}};
     for (const Core& core : free) assignment.cpus.insert(assignment.cpus.end(), core.begin(), core.end());
     std::sort(assignment.cpus.begin(), assignment.cpus.end());
     return assignment;
@@ -70,11 +70,11 @@ void HandOut::done(int rank) {
     if (ranks_.at(rank).work) release(ranks_.at(rank));
 }
 
-bool HandOut::give_back(int number) {
-    Rank& rank = ranks_.at(number);
-    if (!rank.work) return true;
-    const size_t work = *rank.work;
-    release(rank);
+bool HandOut::give_back(int rank) {
+    Rank& own = ranks_.at(rank);
+    if (!own.work) return true;
+    const size_t work = *own.work;
+    release(own);
     if (attempts_[work] >= kMostAttempts) return false;
     waiting_.push_front(work);
     return true;

@@ -14,6 +14,7 @@
 #include "compiler/database_file.h"
 #include "compiler/files.h"
 #include "compiler/installation.h"
+#include "compiler/rank_link.h"
 #include "compiler/subprocess.h"
 #include "tests/command/attnc_process.h"
 #include "tests/command/run_attnc.h"
@@ -202,6 +203,24 @@ TEST(TuneMpi, ALayerThatCannotBeTunedIsSaidAndTheOthersAreDone) {
     EXPECT_THAT(result.output,
                 HasSubstr("takes no part: target 'x86-64-linux-avx512_unknown' is not supported"));
     EXPECT_THAT(result.output, HasSubstr("attnc: 1 of 1 layers are not tuned: no rank is left to do it\n"));
+}
+
+TEST(RankMessage, SaysWhatWasSaid) {
+    RankMessage message;
+    message.kind = RankMessage::Kind::kWork;
+    message.work = 3;
+    message.all_there = false;
+    message.text = "a \"b\"\n", message.host = "h", message.target = "t", message.versions = "v";
+    message.machine = {.cpu = "c", .cpus = 2, .l1d_bytes = 3, .l2_bytes = 4, .l3_bytes = 5};
+    message.cores = {{0, 4}, {1}};
+    message.arguments = {"--effort", "quick"};
+    message.lines = {"{}", ""};
+    const RankMessage read = parse_rank_message(to_json(message));
+    EXPECT_EQ(to_json(read), to_json(message));
+    EXPECT_EQ(read.cores, message.cores);
+    EXPECT_EQ(read.machine, message.machine);
+    for (const char* damaged : {"", "{", "[]", "{\"kind\":1}", "{\"kind\":99}"})
+        EXPECT_THROW(parse_rank_message(damaged), std::runtime_error) << damaged;
 }
 
 TEST(TuneMpi, WithoutTheModuleItSaysSo) {
