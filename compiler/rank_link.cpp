@@ -18,6 +18,13 @@ using Json = nlohmann::ordered_json;
 // Of the time between two questions: what is longer was spent asleep, with the other side perhaps asleep too.
 constexpr double kMostBetween = 0.5;
 
+RankMessage damaged(const std::string& why) {
+    RankMessage message;
+    message.kind = RankMessage::Kind::kDamaged;
+    message.text = why;
+    return message;
+}
+
 }  // namespace
 
 std::string to_json(const RankMessage& message) {
@@ -43,7 +50,7 @@ RankMessage parse_rank_message(const std::string& json) {
         RankMessage message;
         const int kind = read.at("kind");
         if (kind < 0 || kind > static_cast<int>(RankMessage::Kind::kEnd))
-            throw std::runtime_error(fmt::format("a message of unknown kind {}", kind));
+            return damaged("its kind is unknown");
         message.kind = static_cast<RankMessage::Kind>(kind);
         message.work = read.at("work");
         message.all_there = read.at("all_there");
@@ -62,7 +69,7 @@ RankMessage parse_rank_message(const std::string& json) {
         message.lines = read.at("lines").get<std::vector<std::string>>();
         return message;
     } catch (const Json::exception& error) {
-        throw std::runtime_error(fmt::format("damaged message of a rank: {}", error.what()));
+        return damaged(error.what());
     }
 }
 

@@ -24,6 +24,7 @@ struct RankMessage {
         kLost,     // of a worker: work, which a process was killed in; text: what happened
         kFailed,   // of a worker: work, which can't be done anywhere; text: why
         kEnd,      // to a worker; all_there. And its answer, the last that it says
+        kDamaged,  // what came was no message; text: why
     };
     Kind kind = Kind::kBeat;
     int64_t work = 0;
@@ -34,7 +35,7 @@ struct RankMessage {
     std::vector<std::string> arguments, lines;
 };
 std::string to_json(const RankMessage& message);
-RankMessage parse_rank_message(const std::string& json);  // throws std::runtime_error
+RankMessage parse_rank_message(const std::string& json);
 
 class RankLink {
 public:

@@ -157,6 +157,9 @@ void Worker::look_for_end() {
     while (auto received = link_.receive()) {
         rank_zero_.heard();
         if (received->message.kind == Kind::kEnd) throw Ended{received->message.all_there};
+        if (received->message.kind == Kind::kDamaged)
+            throw std::runtime_error(
+                fmt::format("rank 0 sent what is no message ({})", received->message.text));
         if (received->message.kind == Kind::kWork) work_ = std::move(received->message);
     }
     if (rank_zero_.is_too_long()) throw std::runtime_error("rank 0 is gone");

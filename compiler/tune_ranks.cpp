@@ -20,11 +20,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{20};  // between two looks for messages
 constexpr double kBeatSeconds = 1;
+constexpr double kFirstSeconds = 60;  // until a rank has spoken
 // A rank beats even while its layer is measured: only one that is gone or stopped is silent for so long.
 constexpr double kSilentSeconds = 15;
 constexpr double kLongestEnd = 10;
 
 using Kind = RankMessage::Kind;
+
+struct NoMessage : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 // Rank 0's side.
 class Coordinator {
@@ -35,7 +40,7 @@ public:
           journal_(journal),
           deadline_(deadline),
           hand_out_(request.works.size(), static_cast<size_t>(request.threads)) {
-        for (int rank = 1; rank < link.ranks(); ++rank) silence_.emplace(rank, Silence(kSilentSeconds));
+        for (int rank = 1; rank < link.ranks(); ++rank) silence_.emplace(rank, Silence(kFirstSeconds));
     }
 
     std::vector<std::string> run();
@@ -83,16 +88,28 @@ void Coordinator::greet(int rank, const RankMessage& message) {
     working_.insert(rank);
 }
 
+// Lines that are none are their sender's fault; a disk that is full is everybody's.
 void Coordinator::take_trials(const RankMessage& message) {
-    for (const std::string& line : message.lines) {
-        const JournalEntry entry = parse_journal_line(line);
+    std::vector<JournalEntry> entries;
+    entries.reserve(message.lines.size());
+    try {
+        for (const std::string& line : message.lines) entries.push_back(parse_journal_line(line));
+    } catch (const std::exception& error) {
+        throw NoMessage(fmt::format("a trial that is none: {}", error.what()));
+    }
+    for (const JournalEntry& entry : entries) {
         if (!journal_.find(entry.key)) journal_.add(entry.key, entry.result);
     }
 }
 
 void Coordinator::take_records(const RankMessage& message) {
     std::vector<TuningRecord> records;
-    for (const std::string& line : message.lines) records.push_back(parse_record(line));
+    records.reserve(message.lines.size());
+    try {
+        for (const std::string& line : message.lines) records.push_back(parse_record(line));
+    } catch (const RecordError& error) {
+        throw NoMessage(fmt::format("a record that is none: {}", error.what()));
+    }
     add_records(request_.database, records);
 }
 
@@ -133,14 +150,14 @@ void Coordinator::lose(int rank, const std::string& what) {
 
 // A message that is none is its sender's end, and nobody else's.
 void Coordinator::take(int rank, const RankMessage& message) {
-    if (const auto at = silence_.find(rank); at != silence_.end()) at->second.heard();
+    if (const auto at = silence_.find(rank); at != silence_.end()) at->second = Silence(kSilentSeconds);
     try {
         if (message.kind == Kind::kHello && !hellos_.contains(rank)) greet(rank, message);
         if (message.kind == Kind::kTrials) take_trials(message);
         if (message.kind == Kind::kRecords) take_records(message);
-    } catch (const RecordError& error) {
-        if (silence_.contains(rank))
-            lose(rank, fmt::format("it sent a record that is none ({})", error.what()));
+        if (message.kind == Kind::kDamaged) throw NoMessage(message.text);
+    } catch (const NoMessage& error) {
+        if (silence_.contains(rank)) lose(rank, fmt::format("it sent what is no message ({})", error.what()));
     }
     if (message.kind == Kind::kDone || message.kind == Kind::kLost || message.kind == Kind::kFailed)
         end_work(rank, message);
@@ -218,7 +235,8 @@ std::vector<std::string> Coordinator::run() {
 void Coordinator::end() {
     RankMessage enough;
     enough.kind = Kind::kEnd, enough.all_there = all_there_;
-    for (const auto& [rank, silence] : silence_) link_.send(rank, enough);
+    for (int rank = 1; rank < link_.ranks(); ++rank)
+        link_.send(rank, enough);  // one that is lost may be alive
     const double begin = steady_seconds();
     while (!silence_.empty() && steady_seconds() - begin < kLongestEnd) {
         while (const auto received = link_.receive()) {

@@ -220,7 +220,7 @@ TEST(RankMessage, SaysWhatWasSaid) {
     EXPECT_EQ(read.cores, message.cores);
     EXPECT_EQ(read.machine, message.machine);
     for (const char* damaged : {"", "{", "[]", "{\"kind\":1}", "{\"kind\":99}"})
-        EXPECT_THROW(parse_rank_message(damaged), std::runtime_error) << damaged;
+        EXPECT_EQ(parse_rank_message(damaged).kind, RankMessage::Kind::kDamaged) << damaged;
 }
 
 TEST(TuneMpi, WithoutTheModuleItSaysSo) {
