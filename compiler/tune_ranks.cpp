@@ -48,7 +48,7 @@ public:
 private:
     void take(int rank, const RankMessage& message);
     void greet(int rank, const RankMessage& message);
-    void take_trials(const RankMessage& message);
+    void take_trials(int rank, const RankMessage& message);
     void take_records(const RankMessage& message);
     void end_work(int rank, const RankMessage& message);
     void lose(int rank, const std::string& what);
@@ -68,6 +68,8 @@ private:
     std::map<int, Silence> silence_;     // of those that are not lost
     std::map<int, RankMessage> hellos_;  // of those that spoke
     std::set<int> working_;              // that take part
+    // Where this run's trials were made: a layer that moves to another host begins anew, lest a decision rest on times of both.
+    std::map<std::string, std::string> trial_hosts_;
     std::vector<std::string> failures_;
     double last_beat_ = 0;
     bool all_there_ = true, begun_ = false;
@@ -89,7 +91,7 @@ void Coordinator::greet(int rank, const RankMessage& message) {
 }
 
 // Lines that are none are their sender's fault; a disk that is full is everybody's.
-void Coordinator::take_trials(const RankMessage& message) {
+void Coordinator::take_trials(int rank, const RankMessage& message) {
     std::vector<JournalEntry> entries;
     entries.reserve(message.lines.size());
     try {
@@ -98,7 +100,9 @@ void Coordinator::take_trials(const RankMessage& message) {
         throw NoMessage(fmt::format("a trial that is none: {}", error.what()));
     }
     for (const JournalEntry& entry : entries) {
-        if (!journal_.find(entry.key)) journal_.add(entry.key, entry.result);
+        if (journal_.find(entry.key)) continue;
+        journal_.add(entry.key, entry.result);
+        trial_hosts_[entry.key] = hellos_.at(rank).host;
     }
 }
 
@@ -153,7 +157,7 @@ void Coordinator::take(int rank, const RankMessage& message) {
     if (const auto at = silence_.find(rank); at != silence_.end()) at->second = Silence(kSilentSeconds);
     try {
         if (message.kind == Kind::kHello && !hellos_.contains(rank)) greet(rank, message);
-        if (message.kind == Kind::kTrials) take_trials(message);
+        if (message.kind == Kind::kTrials && hellos_.contains(rank)) take_trials(rank, message);
         if (message.kind == Kind::kRecords) take_records(message);
         if (message.kind == Kind::kDamaged) throw NoMessage(message.text);
     } catch (const NoMessage& error) {
@@ -192,6 +196,10 @@ void Coordinator::give(int rank, const HandOut::Assignment& assignment) {
     message.cores = {assignment.cpus};
     message.arguments = start.arguments;
     message.lines = journal_.lines(work.journal_keys);
+    std::erase_if(message.lines, [&](const std::string& line) {
+        const auto made_on = trial_hosts_.find(parse_journal_line(line).key);
+        return made_on != trial_hosts_.end() && made_on->second != hello.host;
+    });
     if (const double seconds = time_share(); std::isfinite(seconds)) {
         message.arguments.emplace_back("--time-limit");
         message.arguments.push_back(fmt::format("{:.1f}s", std::max(seconds, 0.1)));
