@@ -16,6 +16,12 @@ write_basic_package_version_file(
 
 install(TARGETS attnc attnc_runtime)
 install(FILES "$<TARGET_FILE:Halide::Halide>" DESTINATION "${CMAKE_INSTALL_LIBDIR}/attnc")
+if(TARGET attnc_runner)
+    install(FILES "${attnc_runner}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/attnc")
+endif()
+if(TARGET attnc_mpi)
+    install(TARGETS attnc_mpi DESTINATION "${CMAKE_INSTALL_LIBDIR}/attnc")
+endif()
 install(
     FILES "${PROJECT_SOURCE_DIR}/runtime/attnc.h" "${PROJECT_SOURCE_DIR}/runtime/attnc.hpp"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"

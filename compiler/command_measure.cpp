@@ -1,13 +1,10 @@
 // attnc measure-candidate: what the process of a measurement runs. Hidden.
-#include <sys/prctl.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <memory>
 
 #include "compiler/command.h"
 #include "compiler/files.h"
-#include "compiler/tune_measure.h"
+#include "compiler/subprocess.h"
+#include "compiler/tune_here.h"
 
 namespace attnc {
 
@@ -23,11 +20,9 @@ void add_measure_command(CLI::App& app) {
     command->add_option("answer", options->answer, "File for the answer")->required();
     command->footer("Example:\n  attnc measure-candidate request.json answer.json");
     command->callback([options] {
-        const pid_t parent = ::getppid();
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (::getppid() != parent) return;
-        const MeasureAnswer answer = measure(parse_measure_request(read_file(options->request)));
-        write_file(options->answer, to_json(answer));
+        end_with_parent();
+        const MeasureRequest request = parse_measure_request(read_file(options->request));
+        write_file(options->answer, to_json(measure_here(request)));
     });
 }
 

@@ -1,20 +1,25 @@
-// attnc tune: finds schedules for layers on this machine, and keeps them in a database.
+// attnc tune: finds schedules for layers on this machine, or on the ranks of an MPI run, and keeps them in a database.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <set>
 
 #include "compiler/command.h"
 #include "compiler/database_file.h"
 #include "compiler/files.h"
-#include "compiler/interrupt.h"
+#include "compiler/kernel_workers.h"
 #include "compiler/machine.h"
 #include "compiler/own_target.h"
+#include "compiler/subprocess.h"
+#include "compiler/targets.h"
 #include "compiler/tree.h"
 #include "compiler/tune_display.h"
+#include "compiler/tune_export.h"
+#include "compiler/tune_here.h"
+#include "compiler/tune_layers.h"
+#include "compiler/tune_ranks.h"
 #include "compiler/tune_report.h"
+#include "compiler/tune_results.h"
 #include "compiler/tune_session.h"
 #include "compiler/tuning_sources.h"
 
@@ -24,95 +29,40 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
-    std::vector<std::string> problems;
-    std::string effort = "measure";
+struct Options : TuneOptions {
     std::string time_limit;
     std::string database;
     std::string journal;
-    std::string target;
-    std::string schedule;
     std::string shard;
     std::string kernel_cache;
     std::string report;
     std::string peers;
-    std::vector<std::string> kernels;
-    int threads = 1;
-    uint64_t seed = 1;
+    std::string export_folder;
+    std::string import_file;
+    int64_t export_candidates = 0;  // 0: as the effort says
     bool lookup_only = false;
+    bool mpi = false;
+    bool under_rank = false;
 };
-
-// A layer with the sizes that it is tuned for, together.
-struct Layer {
-    Config config;
-    std::vector<Sizes> sizes;
-};
-
-// In the order of their problem strings, which every shard agrees on.
-std::vector<Layer> layers_of(const std::vector<std::string>& problems) {
-    std::map<std::string, Layer> layers;
-    for (const std::string& text : problems) {
-        if (text.find(':') == std::string::npos)
-            throw UsageError(fmt::format("problem '{}' has no sizes: {}:b32_q50_kv50, say", text, text));
-        const Problem problem = parse_problem(text);
-        if (problem.sizes.batch == 0 || problem.sizes.seq_q == 0 || problem.sizes.seq_kv == 0)
-            throw UsageError(fmt::format("problem '{}' has nothing to time", text));
-        Layer& layer = layers[to_string(problem.config)];
-        layer.config = problem.config;
-        layer.sizes.push_back(problem.sizes);
-    }
-    std::vector<Layer> sorted;
-    for (auto& [text, layer] : layers) {
-        sort_sizes(layer.sizes);
-        sorted.push_back(layer);
-    }
-    return sorted;
-}
-
-// "2/3": the second of three parts of the list.
-std::vector<Layer> shard_of(const std::vector<Layer>& layers, const std::string& text) {
-    if (text.empty()) return layers;
-    int64_t index = 0, count = 0;
-    char more = 0;
-    const int read = std::sscanf(text.c_str(), "%ld/%ld%c", &index, &count, &more);
-    if (read != 2 || index < 1 || count < index || count > 1'000'000)
-        throw UsageError(
-            fmt::format("shard {} is not of the form 2/3, the second of three", in_quotes(text)));
-    std::vector<Layer> own;
-    for (size_t i = static_cast<size_t>(index - 1); i < layers.size(); i += static_cast<size_t>(count))
-        own.push_back(layers[i]);
-    return own;
-}
-
-void check_kernels(const std::vector<std::string>& kernels, const std::vector<Layer>& layers) {
-    std::set<std::string> known;
-    for (const Layer& layer : layers) {
-        for (const SearchPart& part : search_parts(layer.config)) known.insert(part.name);
-    }
-    for (const std::string& kernel : kernels) {
-        if (known.contains(kernel)) continue;
-        std::string names;
-        for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-        throw UsageError(fmt::format("no kernel {} to tune: it is one of {}", in_quotes(kernel), names));
-    }
-}
 
 fs::path chosen_database(const std::string& named) {
     if (!named.empty()) return named;
     return project_database(fs::current_path()).value_or(kProjectDatabase);
 }
 
-FoundSchedule look_up_layer(const Layer& layer, const std::string& target, const fs::path& database) {
-    std::vector<std::string> named;
-    if (fs::exists(database)) named.push_back(database.string());
-    return look_up({layer.config, target, layer.sizes, this_machine()},
-                   tuning_sources(named, fs::current_path(), own_installation()));
+fs::path chosen_journal(const Options& options, const fs::path& database) {
+    return options.journal.empty() ? fs::path(database.string() + ".journal") : fs::path(options.journal);
+}
+
+void say(const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
 }
 
 // Throws where there is no record: then nothing is tuned, and the caller may want to know.
-void show_lookup(const Layer& layer, const std::string& target, const fs::path& database) {
-    const FoundSchedule found = look_up_layer(layer, target, database);
-    fmt::print("{} at {} on {}\n", to_string(layer.config), describe_sizes(layer.sizes), target);
+void show_lookup(const TunedLayer& layer, const std::string& target, const fs::path& database) {
+    const FoundSchedule found = look_up_layer(layer, target, this_machine(), database);
+    fmt::print("{} on {}\n", name_of(layer), target);
     for (const LookupStep& step : found.steps)
         fmt::print("  {} {}: {}\n", step.taken ? "->" : "  ", step.asked, step.outcome);
     fmt::print("  {}\n", to_string(found.schedule));
@@ -123,66 +73,55 @@ void show_lookup(const Layer& layer, const std::string& target, const fs::path& 
     }
 }
 
-// The schedule that the search starts from, and in words where it is from.
-CpuSchedule start_of(const Layer& layer, const std::string& target, const Options& options,
-                     const fs::path& database, std::string& origin) {
-    const FoundSchedule found = look_up_layer(layer, target, database);
-    if (options.schedule.empty()) {
-        origin = found.record ? fmt::format("record of {}: {}", found.file, describe_record(*found.record))
-                              : std::string("built-in default");
-        return found.schedule;
-    }
-    origin = fmt::format("built-in default, then {}", options.schedule);
-    const CpuSchedule start = parse_schedule(options.schedule, default_schedule(layer.config, target));
-    check_schedule(start, layer.config, target);
-    return start;
-}
-
 // The disk may be full or the file another's: nothing that was found is lost, as the journal has it.
 void keep(const TuningRecord& record, const fs::path& database) { add_records(database, {record}); }
 
-void print_result(TuneDisplay& display, const TuneResult& result, const fs::path& database) {
+// `kept`: where, in words; empty: by whoever started this.
+void print_result(TuneDisplay& display, const TuneResult& result, const std::string& kept) {
     for (const auto& [sizes, call] : result.record.calls)
         display.line(fmt::format("  {}: {:.4f} ms, spread {:.1f} %", sizes, call.ms, 100 * call.spread));
     if (!result.record.calls.empty()) {
-        display.line(
-            fmt::format("  whole calls take {:.3f} of the start's time ({:.3f} to {:.3f}); kept in {}",
-                        result.ratio.median, result.ratio.low, result.ratio.high, database.string()));
+        display.line(fmt::format("  whole calls take {:.3f} of the start's time ({:.3f} to {:.3f}){}",
+                                 result.ratio.median, result.ratio.low, result.ratio.high, kept));
     } else {
-        display.line(fmt::format("  estimated, nothing timed; kept in {}", database.string()));
+        display.line(fmt::format("  estimated, nothing timed{}", kept));
     }
 }
 
-ReportLayer tune_layer(const Layer& layer, const Options& options, const Effort& effort,
+ReportLayer tune_layer(const TunedLayer& layer, const Options& options, const Effort& effort,
                        const fs::path& database, Journal& journal, const fs::path& cache,
                        Deadline& deadline) {
     const std::string target = own_target(options.target);
-    std::string origin;
+    const TuneStart start = start_of(layer, target, this_machine(), options, database);
     const TemporaryFolder folder(system_temporary_folder());
-    TuneRequest request = {.config = layer.config,
-                           .sizes = layer.sizes,
-                           .target = target,
-                           .threads = options.threads,
-                           .machine = this_machine(),
-                           .start = start_of(layer, target, options, database, origin),
-                           .effort = effort,
-                           .kernels = options.kernels,
-                           .seed = options.seed,
-                           .version = kVersion,
-                           .installation = own_installation(),
-                           .cache = cache.empty() ? folder.path() / "kernels" : cache,
-                           .folder = folder.path()};
+    const TuneRequest request = {.config = layer.config,
+                                 .sizes = layer.sizes,
+                                 .target = target,
+                                 .threads = options.threads,
+                                 .machine = this_machine(),
+                                 .start = start.schedule,
+                                 .effort = effort,
+                                 .kernels = options.kernels,
+                                 .version = kVersion};
+    const TuneBench bench = bench_here({.config = layer.config,
+                                        .target = target,
+                                        .threads = options.threads,
+                                        .machine = request.machine,
+                                        .effort = effort,
+                                        .seed = options.seed,
+                                        .installation = own_installation(),
+                                        .cache = cache.empty() ? folder.path() / "kernels" : cache,
+                                        .folder = folder.path()});
     TuneDisplay display;
-    display.line(fmt::format("{} at {} on {}, {} thread{}, {}", to_string(layer.config),
-                             describe_sizes(layer.sizes), target, options.threads,
+    display.line(fmt::format("{} on {}, {} thread{}, {}", name_of(layer), target, options.threads,
                              options.threads == 1 ? "" : "s", effort.name));
-    display.line(fmt::format("  start: {}", origin));
+    if (!options.under_rank) display.line(fmt::format("  start: {}", start.origin));
     ReportLayer report;
-    report.origin = origin;
+    report.origin = start.origin;
     TuneListener listener;
-    listener.part_begins = [&](const TunedPart& part, const std::string& start) {
-        display.begin(part, start);
-        report.parts.push_back({.name = part.part.name, .start = start, .best = start, .events = {}});
+    listener.part_begins = [&](const TunedPart& part, const std::string& text) {
+        display.begin(part, text);
+        report.parts.push_back({.name = part.part.name, .start = text, .best = text, .events = {}});
     };
     listener.part_skipped = [&](const TunedPart& part, const std::string& why) { display.skip(part, why); };
     listener.trial = [&](const TuneEvent& event) {
@@ -196,30 +135,141 @@ ReportLayer tune_layer(const Layer& layer, const Options& options, const Effort&
     };
     listener.record = [&](const TuningRecord& record) { keep(record, database); };
     listener.note = [&](const std::string& text) { display.line("  " + text); };
-    report.result = tune(request, journal, listener, deadline);
-    print_result(display, report.result, database);
+    report.result = tune(request, bench, journal, listener, deadline);
+    print_result(display, report.result,
+                 options.under_rank ? "" : fmt::format("; kept in {}", database.string()));
     return report;
 }
 
+// The same command for a rank, of which it chooses the machine's start here, where the records are.
+RankWork work_of(const TunedLayer& layer, const Options& options, const fs::path& database) {
+    return {.name = name_of(layer),
+            .journal_keys = to_string(layer.config) + " ",
+            .start = [&options, layer, database](const std::string& target, const Machine& machine) {
+                const TuneStart start = start_of(layer, target, machine, options, database);
+                std::vector<std::string> arguments = {"--effort",   options.effort,
+                                                      "--target",   target,
+                                                      "--schedule", to_string(start.schedule),
+                                                      "--threads",  std::to_string(options.threads),
+                                                      "--seed",     std::to_string(options.seed)};
+                for (const std::string& kernel : options.kernels) {
+                    arguments.emplace_back("--kernel");
+                    arguments.push_back(kernel);
+                }
+                for (const Sizes& sizes : layer.sizes)
+                    arguments.push_back(to_string(Problem{layer.config, sizes}));
+                return RankWork::Start{arguments, start.origin};
+            }};
+}
+
+void work_as_rank(RankLink& link, const Options& options) {
+    const Installation installation = own_installation();
+    work_for_ranks(link,
+                   {.target = options.target,
+                    .versions = fmt::format("{} ({})", kVersion, versions_of(installation.command).identity),
+                    .command = installation.command,
+                    .kernel_cache = options.kernel_cache});
+}
+
+// Rank 0.
+void tune_on_ranks(RankLink& link, const std::vector<TunedLayer>& layers, const Options& options,
+                   const fs::path& database, Journal& journal, Deadline& deadline) {
+    if (link.ranks() < 2) {
+        throw UsageError(
+            "--mpi has no rank to measure on: start it as mpirun -n 3 attnc tune --mpi, of which two "
+            "measure");
+    }
+    RanksRequest request = {
+        .works = {},
+        .threads = options.threads,
+        .versions = fmt::format("{} ({})", kVersion, versions_of(own_installation().command).identity),
+        .database = database,
+        .say = say};
+    for (const TunedLayer& layer : layers) request.works.push_back(work_of(layer, options, database));
+    const std::vector<std::string> failures = hand_out_works(link, request, journal, deadline);
+    if (failures.empty()) return;
+    throw std::runtime_error(
+        fmt::format("{}{}", failures.front(),
+                    failures.size() > 1 ? fmt::format(" (and {} more)", failures.size() - 1) : ""));
+}
+
+void export_layers(const std::vector<TunedLayer>& layers, const Options& options, const Effort& effort,
+                   double time_limit, const fs::path& database) {
+    if (options.target.empty())
+        throw UsageError("--export needs --target: the instruction set of the machine that will measure");
+    if (!effort.measures) throw UsageError("effort estimate measures nothing that --export could be for");
+    const TemporaryFolder folder(system_temporary_folder());
+    ExportRequest request = {.layers = {},
+                             .target = order_targets({options.target}).front(),
+                             .threads = options.threads,
+                             .effort = effort,
+                             .time_limit = time_limit,
+                             .kernels = options.kernels,
+                             .seed = options.seed,
+                             .version = kVersion,
+                             .installation = own_installation(),
+                             .cache = options.kernel_cache,
+                             .folder = options.export_folder,
+                             .say = say};
+    if (options.export_candidates > 0) {
+        request.effort.first = static_cast<size_t>(options.export_candidates);
+        request.effort.analysed = std::max(effort.analysed, request.effort.first);
+    }
+    for (const TunedLayer& layer : layers) {
+        // The machine is unknown, so that records of this one are others'.
+        const TuneStart start = start_of(layer, request.target, {}, options, database);
+        request.layers.push_back({layer.config, layer.sizes, start.schedule, start.origin});
+    }
+    const fs::path runner = export_runner(request);
+    say(fmt::format("run {} there, and bring back the file that it writes", runner.string()));
+}
+
+void import_results(const Options& options, const fs::path& database) {
+    const std::vector<TuningRecord> records = load_results(options.import_file);
+    const AddedRecords count = add_records(database, records);
+    for (const TuningRecord& record : records) say(describe_record(record));
+    say(fmt::format("{} new, {} better than what was there, {} not; kept in {}", count.added, count.replaced,
+                    count.kept, database.string()));
+}
+
 void run(const Options& options) {
+    if (options.under_rank) end_with_parent();
+    std::unique_ptr<RankLink> link;
+    if (options.mpi) link = std::make_unique<RankLink>(own_installation());
+    if (link && link->rank() > 0) {
+        work_as_rank(*link, options);
+        return;
+    }
+    const fs::path database = chosen_database(options.database);
+    if (!options.import_file.empty()) {
+        if (!options.problems.empty()) throw UsageError("--import takes no problems: the file says which");
+        import_results(options, database);
+        return;
+    }
     const Effort effort = effort_by_name(options.effort);
     const double limit = options.time_limit.empty() ? -1 : parse_duration(options.time_limit);
-    const std::vector<Layer> all = layers_of(options.problems);
+    const std::vector<TunedLayer> all = layers_of(options.problems);
     check_kernels(options.kernels, all);
-    const std::vector<Layer> layers = shard_of(all, options.shard);
-    const fs::path database = chosen_database(options.database);
+    const std::vector<TunedLayer> layers = shard_of(all, options.shard);
+    if (!options.export_folder.empty()) {
+        export_layers(layers, options, effort, limit, database);
+        return;
+    }
     if (options.lookup_only) {
-        for (const Layer& layer : layers) show_lookup(layer, own_target(options.target), database);
+        for (const TunedLayer& layer : layers) show_lookup(layer, own_target(options.target), database);
         return;
     }
     // Anything wrong with the files is said before the first minute has gone.
     add_records(database, {});
-    Journal journal(options.journal.empty() ? fs::path(database.string() + ".journal")
-                                            : fs::path(options.journal));
+    Journal journal(chosen_journal(options, database));
     const OtherTimes others =
         options.peers.empty() ? OtherTimes{} : autoscheduler_times(options.peers, options.threads);
-    std::vector<ReportLayer> reports;
     Deadline deadline(steady_seconds, limit);
+    if (link) {
+        tune_on_ranks(*link, layers, options, database, journal, deadline);
+        return;
+    }
+    std::vector<ReportLayer> reports;
     for (size_t i = 0; i < layers.size(); ++i) {
         const auto share = static_cast<double>(layers.size() - i);
         Deadline own(steady_seconds, limit < 0 ? -1 : deadline.left() / share);
@@ -234,11 +284,9 @@ void run(const Options& options) {
 void add_tune_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("tune", "Find the schedules that are fastest on this machine");
     auto options = std::make_shared<Options>();
-    command
-        ->add_option(
-            "problem", options->problems,
-            "Problem strings with sizes: d512_h8_f32:b32_q50_kv50. Sizes of one layer are tuned together")
-        ->required();
+    command->add_option(
+        "problem", options->problems,
+        "Problem strings with sizes: d512_h8_f32:b32_q50_kv50. Sizes of one layer are tuned together");
     command->add_option(
         "--effort", options->effort,
         "estimate (nothing is run), quick (about a minute a kernel), measure, patient; default: measure");
@@ -263,16 +311,45 @@ void add_tune_command(CLI::App& app) {
         ->allow_extra_args(false);
     command->add_option("--schedule", options->schedule,
                         "Start from the default with these parameters, instead of what is looked up");
-    command->add_flag("--lookup-only", options->lookup_only, "Say which record there is, and search nothing");
+    CLI::Option* lookup = command->add_flag("--lookup-only", options->lookup_only,
+                                            "Say which record there is, and search nothing");
     command->add_option(
         "--shard", options->shard,
         "i/n: the i-th of n parts of the layers, for n machines or jobs; attnc db merge joins");
+    CLI::Option* mpi = command->add_flag(
+        "--mpi", options->mpi,
+        "Under mpirun: rank 0 hands layers out to the other ranks, which measure, and keeps what they find");
+    command->add_flag("--under-rank", options->under_rank, "End with the process that started this one")
+        ->group("");
     CLI::Option* report = command->add_option("--report", options->report,
                                               "Also write what was tried as an HTML page to this file");
     command
         ->add_option("--peers", options->peers,
                      "Results of scripts/bench, whose Halide autoschedulers the report shows too")
         ->needs(report);
+    mpi->excludes(lookup)->excludes(report);
+    CLI::Option* exported =
+        command
+            ->add_option("--export", options->export_folder,
+                         "Tune nothing here: write a program to this folder that tunes on "
+                         "another machine, of the instruction set --target")
+            ->excludes(lookup)
+            ->excludes(report)
+            ->excludes(mpi);
+    command
+        ->add_option(
+            "--export-candidates", options->export_candidates,
+            "Candidates of each kernel that the program carries; default: as many as --effort begins with")
+        ->check(CLI::Range(1, 10000))
+        ->needs(exported);
+    command
+        ->add_option(
+            "--import", options->import_file,
+            "Tune nothing: add what such a program found to the database, from the file that it wrote")
+        ->excludes(exported)
+        ->excludes(lookup)
+        ->excludes(report)
+        ->excludes(mpi);
     command->add_option("--seed", options->seed, "Of the candidates that are drawn at random; default: 1");
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");
@@ -280,6 +357,10 @@ void add_tune_command(CLI::App& app) {
         "Example:\n"
         "  attnc tune d512_h8_f32:b1_q128_kv128 d512_h8_f32:b32_q50_kv50 --effort quick --db "
         "attnc.tuning.jsonl\n"
+        "  mpirun -n 5 --enable-recovery attnc tune --mpi d512_h8_f32:b1_q128_kv128 "
+        "d768_h12_f32:b1_q384_kv384\n"
+        "  attnc tune d512_h8_f32:b1_q128_kv128 --target x86-64-linux-avx2-fma-f16c --export runner\n"
+        "  attnc tune --import results.txt --db attnc.tuning.jsonl\n"
         "Stopped at any moment, it leaves the best so far in the database; the next run measures nothing "
         "again.");
     command->callback([options] { run(*options); });

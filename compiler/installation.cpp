@@ -21,6 +21,8 @@ Installation installation_of(const fs::path& command) {
     const fs::path folder = tree.command.parent_path();
     tree.runtime_archive = (folder / kLibraryFolder / "libattnc_runtime.a").lexically_normal();
     tree.include_folder = (folder / kIncludeFolder).lexically_normal();
+    tree.runner = (folder / kLibraryFolder / "attnc" / "attnc_runner.o").lexically_normal();
+    tree.mpi_module = (folder / kLibraryFolder / "attnc" / "attnc_mpi.so").lexically_normal();
     tree.records_folder = (folder / kDataFolder / "db").lexically_normal();
     tree.shapes_folder = (folder / kDataFolder / "shapes").lexically_normal();
     std::vector<fs::path> needed = {tree.runtime_archive};

@@ -13,6 +13,8 @@ struct Installation {
     std::filesystem::path command;          // the attnc executable
     std::filesystem::path runtime_archive;  // libattnc_runtime.a
     std::filesystem::path include_folder;   // holds attnc.h and attnc.hpp
+    std::filesystem::path runner;           // of attnc tune --export, an object
+    std::filesystem::path mpi_module;       // of attnc tune --mpi; need not be there
     std::filesystem::path records_folder;   // shipped tuning records, *.jsonl; need not be there
     std::filesystem::path shapes_folder;    // the benchmark grid, *.txt; need not be there
 };

@@ -13,10 +13,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kShortest = 1e-3;
 constexpr int64_t kProbeEvery = 4;  // rounds
 
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 double time_calls(const std::function<void()>& work, int64_t calls) {
     const Clock::time_point begin = Clock::now();
     for (int64_t i = 0; i < calls; ++i) work();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,7 +91,8 @@ private:
 
 }  // namespace
 
-ProcessResult run_process(const std::vector<std::string>& command, std::chrono::seconds time_limit) {
+ProcessResult run_process(const std::vector<std::string>& command, std::chrono::seconds time_limit,
+                          const std::function<void()>& meanwhile) {
     check_interrupt();
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -105,6 +107,7 @@ ProcessResult run_process(const std::vector<std::string>& command, std::chrono::
     const Clock::time_point deadline = Clock::now() + time_limit;
     for (;;) {  // until the pipe's other end is closed, which the program's end does
         check_interrupt();
+        if (meanwhile) meanwhile();
         if (Clock::now() > deadline) {
             child.kill_and_wait();
             result.timed_out = true;
@@ -124,6 +127,12 @@ ProcessResult run_process(const std::vector<std::string>& command, std::chrono::
     if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
     if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
     return result;
+}
+
+void end_with_parent() {
+    const pid_t parent = ::getppid();
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::raise(SIGKILL);
 }
 
 std::string quoted(const std::vector<std::string>& command) {

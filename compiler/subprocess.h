@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,14 @@ struct ProcessResult {
 };
 
 // Runs command[0] (a path) with its arguments and no input. Throws Interrupted, having killed it, when this process is
-// interrupted, and std::runtime_error when the program can't be started.
-ProcessResult run_process(const std::vector<std::string>& command, std::chrono::seconds time_limit);
+// interrupted, and std::runtime_error when the program can't be started. `meanwhile`, if there is one, is called some
+// twenty times a second at the least; what it throws ends the program too.
+ProcessResult run_process(const std::vector<std::string>& command, std::chrono::seconds time_limit,
+                          const std::function<void()>& meanwhile = {});
+
+// For a process that is of no use without the one that started it, which may be killed: it is killed then too, at once if
+// that has happened already.
+void end_with_parent();
 
 // The command as a shell reads it.
 std::string quoted(const std::vector<std::string>& command);

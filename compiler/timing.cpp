@@ -1,7 +1,6 @@
 #include "compiler/timing.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "compiler/layer_data.h"
 
@@ -13,10 +12,6 @@ using Clock = std::chrono::steady_clock;
 
 // Seconds that calls are timed for at once: far above what the clock resolves.
 constexpr double kShortest = 1e-3;
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 struct ProbeTask {
     const FmaProbe& probe;
@@ -109,6 +104,10 @@ std::vector<TimedResult> time_in_turn(const std::vector<TimedWork>& works, const
     results.reserve(all.size());
     for (const Series& series : all) results.push_back(series.result(probe_best));
     return results;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 double median(std::vector<double> values) {

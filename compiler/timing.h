@@ -2,6 +2,7 @@
 // attnc measures.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -63,5 +64,7 @@ double median_ratio(const TimedResult& a, const TimedResult& b);
 double best_ratio(const TimedResult& a, const TimedResult& b);
 
 double median(std::vector<double> values);
+
+double seconds_since(std::chrono::steady_clock::time_point begin);
 
 }  // namespace attnc

@@ -153,10 +153,10 @@ BuiltSchedule CandidateBuilder::build(const std::string& text, int jobs) const {
         kernels[i].compiled = compiled[i];
         built.object_hashes[kernels[i].job.kernel] = hash128_hex(read_file(compiled[i].object));
     }
-    built.archive = options_.folder / (name + ".a");
-    built.shared = options_.folder / (name + ".so");
-    write_archive(plan, manifest_json(plan), built.archive, work, options_.installation.runtime_archive);
-    link_library(built.archive, options_.installation, built.shared);
+    const fs::path archive = options_.folder / (name + ".a");
+    built.library = (options_.folder / (name + ".so")).string();
+    write_archive(plan, manifest_json(plan), archive, work, options_.installation.runtime_archive);
+    link_library(archive, options_.installation, built.library);
     std::error_code ignored;
     fs::remove_all(work, ignored);
     return built;

@@ -14,6 +14,7 @@
 
 #include "compiler/kernel_workers.h"
 #include "compiler/library_plan.h"
+#include "compiler/tune_bench.h"
 
 namespace attnc {
 
@@ -26,12 +27,6 @@ struct BuilderOptions {
     std::vector<int> cpus;         // that threads build on; empty: the caller builds when it asks
     std::chrono::seconds time_limit{60};
     int64_t memory_mib = 4096;  // of a worker; Halide itself maps some hundred
-};
-
-struct BuiltSchedule {
-    std::string fault;  // why there is none: what the compiler said; empty: built
-    std::filesystem::path archive, shared;
-    std::map<std::string, std::string> object_hashes;  // by kernel
 };
 
 class CandidateBuilder {

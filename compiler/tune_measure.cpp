@@ -15,7 +15,6 @@
 #include "compiler/cached_call.h"
 #include "compiler/call_extras.h"
 #include "compiler/layer_call.h"
-#include "compiler/load_library.h"
 #include "compiler/paired_timing.h"
 #include "compiler/stage_call.h"
 #include "compiler/verify_layer.h"
@@ -177,10 +176,9 @@ bool is_cached_step(const Problem& problem) {
     return problem.config.cache && problem.sizes.seq_q < problem.sizes.seq_kv;
 }
 
-MeasureAnswer measure(const MeasureRequest& request) {
+MeasureAnswer measure(const MeasureRequest& request, const attnc_library* candidate,
+                      const attnc_library* incumbent) {
     use_cpus(request.cpus);
-    const LoadedLibrary candidate = LoadedLibrary::open(request.candidate);
-    const LoadedLibrary incumbent = LoadedLibrary::open(request.incumbent);
     const TimingPool pool(request.threads);
     MeasureAnswer answer;
     answer.fault = verify(request, candidate);
@@ -206,8 +204,8 @@ MeasureAnswer measure(const MeasureRequest& request) {
 std::string to_json(const MeasureRequest& request) {
     std::vector<std::string> problems;
     for (const Problem& problem : request.problems) problems.push_back(to_string(problem));
-    return Json{{"candidate", request.candidate.string()},
-                {"incumbent", request.incumbent.string()},
+    return Json{{"candidate", request.candidate},
+                {"incumbent", request.incumbent},
                 {"target", request.target},
                 {"threads", request.threads},
                 {"cpus", request.cpus},
@@ -224,8 +222,8 @@ std::string to_json(const MeasureRequest& request) {
 MeasureRequest parse_measure_request(const std::string& json) {
     return read_json(json, "request to measure", [](const Json& read) {
         MeasureRequest request;
-        request.candidate = read.at("candidate").get<std::string>();
-        request.incumbent = read.at("incumbent").get<std::string>();
+        request.candidate = read.at("candidate");
+        request.incumbent = read.at("incumbent");
         request.target = read.at("target");
         request.threads = read.at("threads");
         request.cpus = read.at("cpus").get<std::vector<int>>();

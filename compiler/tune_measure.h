@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "runtime/attnc.h"
 #include "stages/config.h"
 
 namespace attnc {
@@ -22,7 +22,7 @@ enum class TunedWork {
 };
 
 struct MeasureRequest {
-    std::filesystem::path candidate, incumbent;  // shared objects of linked libraries
+    std::string candidate, incumbent;  // BuiltSchedule::library
     std::string target;
     int threads = 1;
     std::vector<int> cpus;  // that the process may use; empty: any
@@ -50,8 +50,9 @@ struct MeasureAnswer {
 std::string to_json(const MeasureAnswer& answer);
 MeasureAnswer parse_measure_answer(const std::string& json);
 
-// In this process. What is wrong with the candidate is in the answer; throws for anything else.
-MeasureAnswer measure(const MeasureRequest& request);
+// In this process, of libraries that are loaded. What is wrong with the candidate is in the answer; throws for anything else.
+MeasureAnswer measure(const MeasureRequest& request, const attnc_library* candidate,
+                      const attnc_library* incumbent);
 
 // Whether a call of the problem is a step with a cache that holds keys already.
 bool is_cached_step(const Problem& problem);

@@ -1,22 +1,16 @@
 #include "compiler/tune_session.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 
-#include "compiler/files.h"
 #include "compiler/hash.h"
 #include "compiler/interrupt.h"
 #include "compiler/machine.h"
-#include "compiler/subprocess.h"
-#include "compiler/tune_first.h"
 #include "runtime/kernel_abi.h"
 #include "tuner/static_estimate.h"
 
@@ -24,24 +18,11 @@ namespace attnc {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::chrono::seconds kMeasureTimeLimit{300};
 constexpr int kVerifiedCalls = 3;
 constexpr double kGiveUpAbove = 1.15;  // of the incumbent's time
 constexpr double kCallSeconds = 0.6;   // for each size of a whole call
 // What the static estimate has to promise before its word alone changes a schedule.
 constexpr double kEstimateMargin = 0.05;
-
-std::vector<int> usable_cpus() {
-    cpu_set_t set;
-    std::vector<int> cpus;
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return {0};
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-    return cpus;
-}
 
 double geometric(const std::vector<double>& values) {
     double sum = 0;
@@ -93,13 +74,14 @@ std::string deciding_text(const TunedPart& part, const CpuSchedule& schedule) {
 
 class Session {
 public:
-    Session(const TuneRequest& request, Journal& journal, const TuneListener& listener, Deadline& deadline)
+    Session(const TuneRequest& request, const TuneBench& bench, Journal& journal,
+            const TuneListener& listener, Deadline& deadline)
         : request_(request),
+          bench_(bench),
           journal_(journal),
           listener_(listener),
           deadline_(deadline),
           measuring_cpus_(usable_cpus()),
-          builder_(builder_options()),
           current_(request.start) {
         measuring_cpus_.resize(std::min(measuring_cpus_.size(), static_cast<size_t>(request.threads)));
     }
@@ -107,12 +89,9 @@ public:
     TuneResult run();
 
 private:
-    BuilderOptions builder_options() const;
-    MeasureAnswer measure_apart(const MeasureRequest& request) const;
     MeasureRequest base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
                                 const std::string& fault_of);
     void check_start();
-    std::vector<SearchPoint> first_of(const TunedPart& part, const SearchSpace& space, Deadline& deadline);
     bool tune_part(const TunedPart& part, size_t parts_left);
     void estimate_part(const TunedPart& part);
     TrialResult measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial);
@@ -124,33 +103,20 @@ private:
     void keep_record();
     TuningRecord record();
     std::vector<Problem> problems_of(const std::vector<Sizes>& sizes) const;
-    CacheSizes caches() const;
     bool is_wanted(const TunedPart& part) const;
 
     const TuneRequest& request_;
+    const TuneBench& bench_;
     Journal& journal_;
     const TuneListener& listener_;
     Deadline& deadline_;
     std::vector<int> measuring_cpus_;
-    CandidateBuilder builder_;
     CpuSchedule current_;
     std::map<std::string, KernelResult> kernels_;
     std::map<std::string, CallResult> calls_;
     std::map<std::string, TunedCalls> tuned_calls_;
     bool unkept_ = true;  // the record has not been given away since the schedule changed
 };
-
-// Cores that nothing is measured on; none: candidates are built between the measurements.
-BuilderOptions Session::builder_options() const {
-    std::vector<int> cpus = usable_cpus();
-    cpus.erase(cpus.begin(), cpus.begin() + std::min<std::ptrdiff_t>(request_.threads, std::ssize(cpus)));
-    return {.config = request_.config,
-            .target = request_.target,
-            .installation = request_.installation,
-            .cache = request_.cache,
-            .folder = request_.folder,
-            .cpus = cpus};
-}
 
 std::vector<Problem> Session::problems_of(const std::vector<Sizes>& sizes) const {
     std::vector<Problem> problems;
@@ -159,56 +125,32 @@ std::vector<Problem> Session::problems_of(const std::vector<Sizes>& sizes) const
     return problems;
 }
 
-CacheSizes Session::caches() const {
-    CacheSizes sizes;
-    if (request_.machine.l1d_bytes > 0) sizes.l1d_bytes = request_.machine.l1d_bytes;
-    if (request_.machine.l2_bytes > 0) sizes.l2_bytes = request_.machine.l2_bytes;
-    return sizes;
-}
-
 bool Session::is_wanted(const TunedPart& part) const {
     const std::vector<std::string>& names = request_.kernels;
     return names.empty() || std::find(names.begin(), names.end(), part.part.name) != names.end();
 }
 
-// A crash there is the candidate's own affair.
-MeasureAnswer Session::measure_apart(const MeasureRequest& request) const {
-    const fs::path question = request_.folder / "request.json", answer = request_.folder / "answer.json";
-    std::error_code ignored;
-    fs::remove(answer, ignored);
-    write_file(question, to_json(request));
-    const ProcessResult result = run_process(
-        {request_.installation.command.string(), "measure-candidate", question.string(), answer.string()},
-        kMeasureTimeLimit);
-    if (result.succeeded()) return parse_measure_answer(read_file(answer));
-    std::string reason = last_line(result.output);
-    if (reason.starts_with("attnc: ")) reason.erase(0, std::string("attnc: ").size());
-    const std::string ended = describe_failure(result, kMeasureTimeLimit);
-    return {.fault = reason.empty() ? fmt::format("it ended with {}", ended)
-                                    : fmt::format("{} ({})", reason, ended)};
-}
-
 // Both built. Throws where the incumbent can't be.
 MeasureRequest Session::base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
                                      const std::string& fault_of) {
-    const BuiltSchedule own = builder_.get(candidate), other = builder_.get(incumbent);
+    const BuiltSchedule own = bench_.built(candidate), other = bench_.built(incumbent);
     for (const BuiltSchedule* built : {&other, &own}) {
         if (!built->fault.empty()) throw std::runtime_error(fmt::format("{}: {}", fault_of, built->fault));
     }
-    return {.candidate = own.shared,
-            .incumbent = other.shared,
+    return {.candidate = own.library,
+            .incumbent = other.library,
             .target = request_.target,
             .threads = request_.threads,
             .cpus = measuring_cpus_};
 }
 
 void Session::check_start() {
-    builder_.get_alone(current_);
+    bench_.built_alone(current_);
     MeasureRequest request = base_request(current_, current_, "the schedule to start from");
     request.problems = problems_of(request_.sizes);
     request.verified_calls = kVerifiedCalls;
     request.seconds = 0;
-    const MeasureAnswer answer = measure_apart(request);
+    const MeasureAnswer answer = bench_.measure(request);
     if (!answer.fault.empty())
         throw std::runtime_error(fmt::format("the schedule to start from cannot be used: {}", answer.fault));
 }
@@ -216,7 +158,7 @@ void Session::check_start() {
 TrialResult Session::measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial) {
     const CpuSchedule candidate = space.schedule(trial.candidate),
                       incumbent = space.schedule(trial.incumbent);
-    if (const BuiltSchedule built = builder_.get(candidate); !built.fault.empty()) return {{}, built.fault};
+    if (const BuiltSchedule built = bench_.built(candidate); !built.fault.empty()) return {{}, built.fault};
     MeasureRequest request = base_request(candidate, incumbent, "the incumbent");
     request.problems = problems_of(part.sizes);
     request.work = part.work;
@@ -226,14 +168,14 @@ TrialResult Session::measure_trial(const TunedPart& part, const SearchSpace& spa
     request.seconds = level_seconds(trial.level) / std::sqrt(static_cast<double>(part.sizes.size()));
     request.fewest_rounds = level_rounds(trial.level);
     request.give_up_above = kGiveUpAbove;
-    return trial_result(measure_apart(request));
+    return trial_result(bench_.measure(request));
 }
 
 // All that the result depends on: the code, the machine, the calls, and how long is measured.
 std::string Session::key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const {
     const Machine& machine = request_.machine;
     std::string all =
-        fmt::format("{} {} {} {} {} {} {} {} {}", builder_.versions().identity, to_string(request_.config),
+        fmt::format("{} {} {} {} {} {} {} {} {}", bench_.versions.identity, to_string(request_.config),
                     request_.target, request_.threads, machine.cpu, machine.l1d_bytes, machine.l2_bytes,
                     static_cast<int>(part.work), part.part.name);
     for (const Sizes& size : part.sizes) all += " " + to_string(size);
@@ -259,43 +201,24 @@ void Session::note_kernel(const TunedPart& part, const CallTime& time, int64_t s
     result.seconds = time.seconds, result.spread = time.spread, result.samples = samples;
 }
 
-std::vector<SearchPoint> Session::first_of(const TunedPart& part, const SearchSpace& space,
-                                           Deadline& deadline) {
-    std::mutex mutex;  // of the deadline
-    return choose_first({.part = part,
-                         .space = space,
-                         .config = request_.config,
-                         .target = request_.target,
-                         .caches = caches(),
-                         .count = request_.effort.first,
-                         .analysed = request_.effort.analysed,
-                         .seed = request_.seed,
-                         .versions = builder_.versions(),
-                         .workers = {.attnc = request_.installation.command,
-                                     .cache = request_.cache,
-                                     .folder = request_.folder,
-                                     .emit = {},
-                                     .jobs = static_cast<int>(usable_cpus().size()),
-                                     .progress = {}},
-                         .ended = [&] {
-                             const std::lock_guard<std::mutex> lock(mutex);
-                             return deadline.passed();
-                         }});
-}
-
 bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     const SearchSpace space(request_.config, request_.target, part.part, current_, part.sizes);
     const SearchPoint start = space.point_of(current_);
     const auto rank = [&](const std::vector<SearchPoint>& points) {
-        return ranked_points(space, points, request_.config, request_.target, part.sizes, caches());
+        return ranked_points(space, points, request_.config, request_.target, part.sizes,
+                             caches_of(request_.machine));
     };
-    const auto neighbours = [&](const SearchPoint& point) { return rank(space.neighbours(point)); };
+    const auto neighbours = [&](const SearchPoint& point) {
+        std::vector<SearchPoint> points = space.neighbours(point);
+        std::erase_if(points, [&](const SearchPoint& other) { return !bench_.has(space.schedule(other)); });
+        return rank(points);
+    };
     if (listener_.part_begins) listener_.part_begins(part, space.text(start));
     // Its share of the time that is left; what others leave over comes to those after them.
     double limit = deadline_.left() / static_cast<double>(std::max<size_t>(parts_left, 1));
     if (request_.effort.part_seconds >= 0) limit = std::min(limit, request_.effort.part_seconds);
     Deadline part_deadline(steady_seconds, std::isfinite(limit) ? limit : -1);
-    Search search(start, first_of(part, space, part_deadline), neighbours, request_.effort.search);
+    Search search(start, bench_.first(part, space, part_deadline), neighbours, request_.effort.search);
     double incumbent_ratio = 1;
     SearchDriver driver;
     driver.key = [&](const Trial& trial) { return key_of(part, space, trial); };
@@ -304,7 +227,7 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
         std::vector<CpuSchedule> schedules;
         schedules.reserve(points.size());
         for (const SearchPoint& point : points) schedules.push_back(space.schedule(point));
-        builder_.prepare(schedules);
+        bench_.prepare(schedules);
     };
     driver.told = [&](const Search& at, const Trial& trial, const TrialResult& result, bool from_journal) {
         const bool improved = at.best() == trial.candidate;
@@ -320,7 +243,7 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
         if (!from_journal) keep_record();
     };
     const bool finished = run_search(search, journal_, driver, part_deadline);
-    builder_.prepare({});
+    bench_.prepare({});
     take(part, space.schedule(search.best()));
     if (unkept_ && current_ != request_.start) keep_record();
     if (listener_.part_ends)
@@ -332,10 +255,11 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
 void Session::estimate_part(const TunedPart& part) {
     const SearchSpace space(request_.config, request_.target, part.part, current_, part.sizes);
     const auto estimate = [&](const CpuSchedule& schedule) {
-        return static_estimate(schedule, part.part, request_.config, request_.target, part.sizes, caches());
+        return static_estimate(schedule, part.part, request_.config, request_.target, part.sizes,
+                               caches_of(request_.machine));
     };
     if (listener_.part_begins) listener_.part_begins(part, space.text(space.point_of(current_)));
-    const std::vector<SearchPoint> first = first_of(part, space, deadline_);
+    const std::vector<SearchPoint> first = bench_.first(part, space, deadline_);
     const double ratio = first.empty() ? 1 : estimate(space.schedule(first.front())) / estimate(current_);
     const bool better = ratio < 1 - kEstimateMargin;
     if (better) take(part, space.schedule(first.front()));
@@ -345,15 +269,15 @@ void Session::estimate_part(const TunedPart& part) {
 
 // Whole calls by the schedule of the moment and by another one, side by side; in the order of the sizes.
 std::vector<Ratio> Session::compare_calls(const CpuSchedule& other) {
-    builder_.get_alone(current_);
-    builder_.get_alone(other);
+    bench_.built_alone(current_);
+    bench_.built_alone(other);
     MeasureRequest request = base_request(current_, other, "the schedule that was found");
     request.problems = problems_of(request_.sizes);
     request.same_bits = same_bits(current_, other);
     request.verified_calls = kVerifiedCalls;
     request.seconds = kCallSeconds;
     request.fewest_rounds = level_rounds(2);
-    const MeasureAnswer answer = measure_apart(request);
+    const MeasureAnswer answer = bench_.measure(request);
     if (!answer.fault.empty())
         throw std::runtime_error(fmt::format("the schedule that was found: {}", answer.fault));
     std::vector<Ratio> ratios;
@@ -394,12 +318,12 @@ TuningRecord Session::record() {
                            .kernels = {},
                            .calls = calls_,
                            .attnc = request_.version,
-                           .halide = builder_.versions().halide,
-                           .llvm = builder_.versions().llvm,
+                           .halide = bench_.versions.halide,
+                           .llvm = bench_.versions.llvm,
                            .date = utc_now(),
                            .effort = request_.effort.name};
     if (!request_.effort.measures) return record;
-    for (const auto& [kernel, hash] : builder_.get(current_).object_hashes) {
+    for (const auto& [kernel, hash] : bench_.built(current_).object_hashes) {
         record.kernels[kernel] = kernels_.contains(kernel) ? kernels_.at(kernel) : KernelResult{};
         record.kernels[kernel].object_hash = hash;
     }
@@ -457,9 +381,16 @@ TuneResult Session::run() {
 
 }  // namespace
 
-TuneResult tune(const TuneRequest& request, Journal& journal, const TuneListener& listener,
-                Deadline& deadline) {
-    return Session(request, journal, listener, deadline).run();
+CacheSizes caches_of(const Machine& machine) {
+    CacheSizes sizes;
+    if (machine.l1d_bytes > 0) sizes.l1d_bytes = machine.l1d_bytes;
+    if (machine.l2_bytes > 0) sizes.l2_bytes = machine.l2_bytes;
+    return sizes;
+}
+
+TuneResult tune(const TuneRequest& request, const TuneBench& bench, Journal& journal,
+                const TuneListener& listener, Deadline& deadline) {
+    return Session(request, bench, journal, listener, deadline).run();
 }
 
 }  // namespace attnc

@@ -3,17 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "compiler/tune_builder.h"
+#include "compiler/tune_bench.h"
 #include "compiler/tune_efforts.h"
 #include "compiler/tune_parts.h"
 #include "schedules/tuning_record.h"
 #include "tuner/journal.h"
 #include "tuner/run_search.h"
+#include "tuner/static_estimate.h"
 
 namespace attnc {
 
@@ -26,12 +26,10 @@ struct TuneRequest {
     CpuSchedule start;
     Effort effort;
     std::vector<std::string> kernels;  // parts that are tuned; empty: all
-    uint64_t seed = 1;                 // of what is drawn
     std::string version;               // of attnc
-    Installation installation;
-    std::filesystem::path cache;   // of kernels
-    std::filesystem::path folder;  // for what is built
 };
+
+CacheSizes caches_of(const Machine& machine);
 
 // What happened, for displays and reports.
 struct TuneEvent {
@@ -70,7 +68,7 @@ struct TuneResult {
 };
 
 // Throws std::runtime_error where the start itself can't be built, or gives wrong results; Interrupted.
-TuneResult tune(const TuneRequest& request, Journal& journal, const TuneListener& listener,
-                Deadline& deadline);
+TuneResult tune(const TuneRequest& request, const TuneBench& bench, Journal& journal,
+                const TuneListener& listener, Deadline& deadline);
 
 }  // namespace attnc

@@ -107,6 +107,17 @@ std::string read_whole(int file, const std::filesystem::path& path) {
 
 }  // namespace
 
+std::string journal_line(const JournalEntry& entry) {
+    Json json = {{"trial", entry.key}};
+    json.update(to_json(entry.result));
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JournalEntry parse_journal_line(const std::string& line) {
+    const Json json = Json::parse(line);
+    return {json.at("trial").get<std::string>(), from_json(json)};
+}
+
 Journal::Journal(const std::filesystem::path& path) : path_(path) {
     file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file_ < 0) fail("open", path);
@@ -126,9 +137,8 @@ void Journal::read(const std::string& bytes) {
         const size_t end = bytes.find('\n', begin);
         ++line;
         try {
-            const Json json = Json::parse(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
-                                          bytes.begin() + static_cast<std::ptrdiff_t>(end));
-            results_[json.at("trial").get<std::string>()] = from_json(json);
+            JournalEntry entry = parse_journal_line(bytes.substr(begin, end - begin));
+            results_[entry.key] = std::move(entry.result);
         } catch (const std::exception& error) {
             throw std::runtime_error(
                 fmt::format("{}:{}: not a line of a journal ({}); without the file all is measured again",
@@ -148,13 +158,19 @@ std::optional<TrialResult> Journal::find(const std::string& key) const {
     return found->second;
 }
 
+std::vector<std::string> Journal::lines(const std::string& key_begin) const {
+    std::vector<std::string> lines;
+    for (auto at = results_.lower_bound(key_begin); at != results_.end() && at->first.starts_with(key_begin);
+         ++at)
+        lines.push_back(journal_line({at->first, at->second}));
+    return lines;
+}
+
 // A line that was written in part is taken back, so that what comes behind it is not spoilt.
 void Journal::add(const std::string& key, const TrialResult& result) {
     results_[key] = result;
     if (file_ < 0) return;
-    Json json = {{"trial", key}};
-    json.update(to_json(result));
-    const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string line = journal_line({key, result}) + "\n";
     const Locked locked(file_);
     struct stat before = {};
     if (::fstat(file_, &before) != 0) fail("write", path_);

@@ -7,10 +7,20 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tuner/search.h"
 
 namespace attnc {
+
+// A trial as a line of a journal, without the line feed, and back. Throws std::runtime_error: "a ratio that is not above 0".
+struct JournalEntry {
+    std::string key;  // says all that the result depends on but for the machine's noise
+    TrialResult result;
+};
+std::string journal_line(const JournalEntry& entry);
+JournalEntry parse_journal_line(const std::string& line);
 
 class Journal {
 public:
@@ -23,11 +33,12 @@ public:
     Journal& operator=(const Journal&) = delete;
     ~Journal();
 
-    // `key` says all that the result depends on but for the machine's noise.
     std::optional<TrialResult> find(const std::string& key) const;
     void add(const std::string& key, const TrialResult& result);  // throws std::runtime_error: a full disk
 
     size_t size() const { return results_.size(); }
+    // Lines of the trials whose keys begin so, for another journal.
+    std::vector<std::string> lines(const std::string& key_begin) const;
 
 private:
     void read(const std::string& bytes);

@@ -15,9 +15,7 @@ namespace attnc::test {
 
 // Output and errors go to the file `log`; `prepare` runs in the process first.
 template <typename Prepare>
-pid_t start_attnc(const std::vector<std::string>& arguments, const std::string& log, Prepare prepare) {
-    std::vector<std::string> command = {attnc_command().string()};
-    command.insert(command.end(), arguments.begin(), arguments.end());
+pid_t start_program(std::vector<std::string> command, const std::string& log, Prepare prepare) {
     std::vector<char*> argv;
     argv.reserve(command.size() + 1);
     for (std::string& argument : command) argv.push_back(argument.data());
@@ -30,6 +28,11 @@ pid_t start_attnc(const std::vector<std::string>& arguments, const std::string& 
     prepare();
     ::execv(argv[0], argv.data());
     ::_exit(127);
+}
+
+template <typename Prepare>
+pid_t start_attnc(const std::vector<std::string>& arguments, const std::string& log, Prepare prepare) {
+    return start_program(std::vector<std::string>{attnc_command().string()} + arguments, log, prepare);
 }
 
 // Its status.

@@ -12,7 +12,7 @@
 #include "compiler/subprocess.h"
 #include "compiler/tune_builder.h"
 #include "compiler/tune_efforts.h"
-#include "compiler/tune_measure.h"
+#include "compiler/tune_here.h"
 #include "tests/command/run_attnc.h"
 
 namespace attnc::test {
@@ -106,8 +106,8 @@ protected:
         return parse_schedule(overrides, default_schedule(small(), kTarget));
     }
     MeasureRequest request(const BuiltSchedule& candidate, const BuiltSchedule& incumbent) {
-        return {.candidate = candidate.shared,
-                .incumbent = incumbent.shared,
+        return {.candidate = candidate.library,
+                .incumbent = incumbent.library,
                 .target = kTarget,
                 .problems = {{small(), {1, 40, 40}}},
                 .seconds = 0.01};
@@ -123,14 +123,14 @@ TEST_F(Builder, MakesWhatCanBeMeasured) {
     ASSERT_EQ(a.fault + b.fault, "");
     EXPECT_EQ(a.object_hashes.at("attend"), b.object_hashes.at("attend"));
     EXPECT_NE(a.object_hashes.at("project_out"), b.object_hashes.at("project_out"));
-    EXPECT_EQ(builder.get(first).shared, a.shared);
+    EXPECT_EQ(builder.get(first).library, a.library);
     for (const TunedWork work :
          {TunedWork::kProjectInputs, TunedWork::kAttend, TunedWork::kProjectOutput, TunedWork::kCall}) {
         MeasureRequest asked = request(b, a);
         asked.work = work;
         asked.verified_calls = 1;
         const MeasureAnswer answer =
-            parse_measure_answer(to_json(measure(parse_measure_request(to_json(asked)))));
+            parse_measure_answer(to_json(measure_here(parse_measure_request(to_json(asked)))));
         EXPECT_EQ(answer.fault, "");
         ASSERT_EQ(answer.problems.size(), 1U);
         EXPECT_GE(answer.problems[0].candidate.size(), 9U);
@@ -145,9 +145,9 @@ TEST_F(Builder, CandidatesWithOtherBitsAreFoundOut) {
     const BuiltSchedule a = builder.get(schedule("")), b = builder.get(schedule("tile_kv:16"));
     ASSERT_EQ(a.fault + b.fault, "");
     MeasureRequest asked = request(b, a);
-    EXPECT_THAT(measure(asked).fault, StartsWith("wrong result: out["));
+    EXPECT_THAT(measure_here(asked).fault, StartsWith("wrong result: out["));
     asked.same_bits = false;
-    EXPECT_EQ(measure(asked).fault, "");
+    EXPECT_EQ(measure_here(asked).fault, "");
 }
 
 TEST_F(Builder, ACandidateThatTakesTooMuchCostsItselfAlone) {

@@ -70,6 +70,17 @@ TEST_F(Installed, HoldsItsOwnHalide) {
                 HasSubstr(fs::canonical(folder() / "moved/bin").string() + "/../lib/attnc/libHalide.so"));
 }
 
+// The runner that it links is a part of the tree, as is the module that --mpi loads where MPI is.
+TEST_F(Installed, ExportsRunners) {
+    if (!fs::exists(folder() / "moved/lib/attnc/attnc_runner.o"))
+        GTEST_SKIP() << "a build with a sanitizer has no runner";
+    run({attnc(), "tune", "d32_h2_f32_nomask_noprobs:b1_q8_kv8", "--target", "x86-64-linux", "--effort",
+         "quick", "--kernel", "project_out", "--export-candidates", "1", "--db", folder() / "none.jsonl",
+         "--export", folder() / "runner"});
+    EXPECT_THAT(run({folder() / "runner/attnc-runner", "--help"}),
+                HasSubstr("usage: attnc-runner [RESULTS]"));
+}
+
 TEST_F(Installed, KnowsTheBenchmarkGridAndShippedRecords) {
     EXPECT_THAT(run({attnc(), "explain", "d512_h8_f32", "--no-records"}),
                 HasSubstr("d512_h8_f32 for b1_q128_kv128 b1_q512_kv512 b1_q2048_kv2048 b32_q50_kv50\n"));

@@ -333,6 +333,26 @@ TEST(Journal, LetsASearchGoOnWithoutMeasuringAnythingAgain) {
     }
 }
 
+TEST(Journal, GivesLinesThatAnotherOneTakes) {
+    const File file;
+    Journal journal(file.path());
+    const TrialResult result = {
+        paired_ratio(std::vector<double>{2.0}, std::vector<double>{1.0}), "", {1e-3, 0.1, 0.5}};
+    journal.add("a one", result);
+    journal.add("a two", {{}, "it crashed"});
+    journal.add("b one", result);
+    const std::vector<std::string> lines = journal.lines("a ");
+    ASSERT_EQ(lines.size(), 2U);
+    const JournalEntry one = parse_journal_line(lines[0]), two = parse_journal_line(lines[1]);
+    EXPECT_EQ(one.key, "a one");
+    EXPECT_EQ(one.result.ratio.median, 2);
+    EXPECT_EQ(one.result.candidate.seconds, 1e-3);
+    EXPECT_EQ(two.key + ": " + two.result.fault, "a two: it crashed");
+    EXPECT_EQ(journal.lines("").size(), 3U);
+    EXPECT_TRUE(journal.lines("c").empty());
+    EXPECT_THROW(parse_journal_line("{\"trial\":\"a\",\"ratio\":-1,\"samples\":1}"), std::runtime_error);
+}
+
 TEST(Journal, KeepsIntervalsWithoutAnEnd) {
     const File file;
     Journal(file.path()).add("a", {paired_ratio(std::vector<double>{2.0}, std::vector<double>{1.0}), ""});
