@@ -50,7 +50,7 @@ typedef enum attnc_status {
     ATTNC_BAD_VALUE = 8, /* a number out of its range: a length, an enumerator, a scale */
     ATTNC_MISSING_TENSOR = 9,
     ATTNC_UNEXPECTED_TENSOR = 10, /* a tensor that this layer has no use for, or that excludes another one */
-    ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it */
+    ATTNC_NOT_SUPPORTED = 11,     /* the library was not compiled for it, or a device can't do it yet */
     ATTNC_OVERLAP = 12,           /* an output overlaps an input, another output or the workspace */
     ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
     ATTNC_WORKSPACE_TOO_SMALL = 14, /* or the memory for a cache */
@@ -217,12 +217,12 @@ typedef struct attnc_layer_options {
      * in a graph. It returns before the work is done; what it was given stays there until then. The calling thread's context
      * is afterwards as it was. Executors are not used.
      * Instead of being refused, lengths, first rows and positions outside of their ranges become the nearest that are
-     * allowed. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and of key, and rows of
-     * no item are written as well. The form of attention depends on seq_q, not on lengths.
+     * allowed; of 64-bit numbers the low 32 bits count. In packed batches seq_q and seq_kv, of masks and outputs too, are
+     * the rows of query and of key, and rows of no item are written as well. The form of attention depends on seq_q and
+     * seq_kv, not on lengths.
      * ATTNC_NOT_SUPPORTED on a device: caches, attnc_memory_project, attnc_layer_rotate; keep_mask together with
-     * key_keep_mask, unless one of them counts for all heads and queries; the same of drop masks; a block_keep_mask of
-     * blocks other than 16 by 16; packed batches with query_lengths, and with rotary positions that are not given for each
-     * row. */
+     * key_keep_mask, and drop_mask together with key_drop_mask; a block_keep_mask of blocks other than 16 by 16; packed
+     * batches with query_lengths, and with rotary positions that are not given for each row. */
     const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;

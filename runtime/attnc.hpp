@@ -19,6 +19,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -290,7 +291,7 @@ struct Weights {
 };
 
 struct LayerOptions {
-    std::string target;                          // empty: the best one that this machine runs
+    std::string target;  // empty: the best one that this machine runs; "cuda": a device
     const attnc_allocator* allocator = nullptr;  // copied; null: malloc and free
     EmptyRows empty_rows = EmptyRows::kZero;
     float qk_scale = 0;  // 0: 1/sqrt(head_dim)
@@ -436,6 +437,14 @@ public:
 
     const attnc_layer* c() const { return layer_.get(); }
     const char* target() const { return attnc_layer_target(layer_.get()); }
+    // Views of its calls are then of the device's memory (DeviceArray), and so is the workspace.
+    bool on_device() const { return std::string_view(target()) == "cuda"; }
+
+    // Waits for what the stream, or for null the default one, was given.
+    void synchronize(void* stream = nullptr) const {
+        attnc_error error{};
+        detail::check(attnc_device_synchronize(layer_.get(), stream, &error), error);
+    }
 
     // Bytes of workspace for exactly this call; views without memory will do.
     size_t workspace(const Inputs& inputs, const Outputs& outputs,
@@ -463,15 +472,17 @@ public:
         return bytes;
     }
 
-    // The workspace is aligned to 64 bytes and belongs to this call alone. executor null: the calling thread.
+    // The workspace is aligned to 64 bytes (on a device to 256) and belongs to this call alone. executor null: the calling
+    // thread. On a device the work goes to `stream`, null: the default one, and is not waited for.
     void forward(const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
-                 const attnc_executor* executor = nullptr) const {
+                 const attnc_executor* executor = nullptr, void* stream = nullptr) const {
         const attnc_inputs in = inputs.c();
         const attnc_outputs out = outputs.c();
         attnc_run run = ATTNC_RUN_INIT;
         run.workspace = workspace.data();
         run.workspace_bytes = workspace.size();
         run.executor = executor;
+        run.stream = stream;
         attnc_error error{};
         detail::check(attnc_layer_forward(layer_.get(), &in, &out, &run, &error), error);
     }
@@ -528,6 +539,58 @@ private:
         void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
     };
     std::unique_ptr<attnc_layer, Destroy> layer_;
+};
+
+// Elements in the memory of a layer's device. Movable; the layer must outlive it.
+template <typename T>
+class DeviceArray {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    DeviceArray() = default;
+    DeviceArray(const Layer& layer, size_t size) : memory_(nullptr, Free{layer.c()}), size_(size) {
+        attnc_error error{};
+        void* memory = nullptr;
+        detail::check(attnc_device_allocate(layer.c(), size * sizeof(T), &memory, &error), error);
+        memory_.reset(static_cast<T*>(memory));
+    }
+    DeviceArray(const Layer& layer, std::span<const T> values, void* stream = nullptr)
+        : DeviceArray(layer, values.size()) {
+        copy_in(values, stream);
+    }
+
+    // To make views of; the elements can't be reached from here.
+    std::span<T> span() const { return {memory_.get(), size_}; }
+    size_t size() const { return size_; }
+
+    // As many elements as there are. After what the stream was given before; complete on return.
+    void copy_in(std::span<const T> values, void* stream = nullptr) {
+        check_size(values.size());
+        attnc_error error{};
+        detail::check(attnc_device_copy_in(memory_.get_deleter().layer, memory_.get(), values.data(),
+                                           size_ * sizeof(T), stream, &error),
+                      error);
+    }
+    void copy_out(std::span<T> values, void* stream = nullptr) const {
+        check_size(values.size());
+        attnc_error error{};
+        detail::check(attnc_device_copy_out(memory_.get_deleter().layer, values.data(), memory_.get(),
+                                            size_ * sizeof(T), stream, &error),
+                      error);
+    }
+
+private:
+    void check_size(size_t size) const {
+        if (size == size_) return;
+        throw Error(ATTNC_BAD_EXTENT, "a device array of " + std::to_string(size_) +
+                                          " elements does not match a span of " + std::to_string(size));
+    }
+    struct Free {
+        const attnc_layer* layer = nullptr;
+        void operator()(T* memory) const { (void)attnc_device_free(layer, memory, nullptr); }
+    };
+    std::unique_ptr<T, Free> memory_;
+    size_t size_ = 0;
 };
 
 struct CacheOptions {
@@ -602,8 +665,8 @@ private:
     attnc_cache* cache_ = nullptr;
 };
 
-// A layer with a workspace of its own, for one thread at a time. It grows in reserve() only: a call beyond
-// the limits throws ATTNC_WORKSPACE_TOO_SMALL. The layer and the pool (or executor) must outlive it.
+// A layer with a workspace of its own, for one thread at a time; on a device it is there. It grows in reserve() only: a call
+// beyond the limits throws ATTNC_WORKSPACE_TOO_SMALL. The layer and the pool (or executor) must outlive it.
 class Session {
 public:
     Session(const Layer& layer, const Limits& limits, const attnc_executor* executor = nullptr)
@@ -620,14 +683,21 @@ public:
             layer_->workspace_bound(limits, executor_ != nullptr ? executor_->concurrency : 1);
         if (bytes <= bytes_) return;
         workspace_.reset();
+        device_workspace_ = {};
         bytes_ = 0;
+        if (layer_->on_device()) {
+            device_workspace_ = DeviceArray<std::byte>(*layer_, bytes);
+            bytes_ = bytes;
+            return;
+        }
         workspace_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
         attnc_memory_advise(workspace_.get(), bytes);
         bytes_ = bytes;
     }
 
-    void forward(const Inputs& inputs, const Outputs& outputs) {
-        layer_->forward(inputs, outputs, std::span<std::byte>(workspace_.get(), bytes_), executor_);
+    // stream: of a device. A call on another one waits for nothing of this session's: it is the caller's to order them.
+    void forward(const Inputs& inputs, const Outputs& outputs, void* stream = nullptr) {
+        layer_->forward(inputs, outputs, workspace(), executor_, stream);
     }
 
     void project_memory(const Inputs& inputs) {
@@ -637,12 +707,17 @@ public:
     size_t workspace_bytes() const { return bytes_; }
 
 private:
+    std::span<std::byte> workspace() const {
+        return layer_->on_device() ? device_workspace_.span()
+                                   : std::span<std::byte>(workspace_.get(), bytes_);
+    }
     struct Free {
         void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
     };
     const Layer* layer_;
     const attnc_executor* executor_;
     std::unique_ptr<std::byte, Free> workspace_;
+    DeviceArray<std::byte> device_workspace_;
     size_t bytes_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // Memory of a layer's device, for programs that have no other way to it.
 #include "runtime/device_runtime.h"
+#include "runtime/layer.h"
 #include "runtime/text.h"
 
 using namespace attnc;

@@ -50,13 +50,13 @@ int64_t arguments_of(int kernel) {
             return kAttend;
         case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
             return kAttend | kMasks;
+        case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:
+            return kAttend | (kMasks & ~bit(ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS));
         case ATTNC_DEVICE_KERNEL_ATTEND_SUSPECTS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ITEMS,
                                    ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_SUSPECTS);
         case ATTNC_DEVICE_KERNEL_ATTEND_GUARDED:
             return kAttend | kMasks | bit(ATTNC_DEVICE_ARGUMENT_SUSPECTS);
-        case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:
-            return kAttend | (kMasks & ~bit(ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS));
         case ATTNC_DEVICE_KERNEL_ATTEND_MERGE:
             return kContext | kResults |
                    bits(ATTNC_DEVICE_ARGUMENT_CONTEXTS, ATTNC_DEVICE_ARGUMENT_ROW_STATS_IN,

@@ -3,21 +3,11 @@
 #pragma once
 
 #include "runtime/attnc.h"
-#include "runtime/check_rotary.h"
 #include "runtime/kernel_abi.h"
-#include "runtime/layer.h"
-#include "runtime/weights.h"
 
 namespace attnc {
-
-// Of a layer that is being made: its numbers, and the caller's weights after their checks.
-struct LayerSources {
-    attnc_layer described;
-    LayerWeights weights;
-    HeadSources head_steps;
-};
-
-}  // namespace attnc
+struct LayerSources;
+}
 
 struct attnc_device_runtime {
     bool (*is_there)();  // a driver and a device

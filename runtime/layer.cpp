@@ -8,10 +8,10 @@
 #include "runtime/check.h"
 #include "runtime/check_rotary.h"
 #include "runtime/device_runtime.h"
+#include "runtime/layer_sources.h"
 #include "runtime/library.h"
 #include "runtime/pack.h"
 #include "runtime/text.h"
-#include "runtime/weights.h"
 
 namespace attnc {
 namespace {

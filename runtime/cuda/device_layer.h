@@ -5,7 +5,7 @@
 
 #include "runtime/cuda/modules.h"
 #include "runtime/device_runtime.h"
-#include "runtime/layer.h"
+#include "runtime/layer_sources.h"
 
 namespace attnc::cuda {
 

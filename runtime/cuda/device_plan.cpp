@@ -167,11 +167,16 @@ attnc_status limit_pairs(attnc_error* error, const DeviceLayer& layer, const Req
                         {view.name, " has more than 2 GiB for a head of an item, on a device"});
         }
     }
-    const bool has_pairs = plan.mask_flags != 0 || plan.guards || scores || r.wants_probs || r.wants_averaged;
-    if (has_pairs && pairs > kMaxSpan) {
+    const bool by_blocks = scores || r.wants_probs || r.wants_averaged;
+    if ((by_blocks || plan.mask_flags != 0 || plan.guards) && pairs > kMaxSpan) {
         return fail(error, ATTNC_TOO_LARGE,
                     {"a head of an item has ", r.seq_q, " times ", r.seq_kv,
                      " pairs of query and key, on a device at most ", kMaxSpan});
+    }
+    if (by_blocks && divide_up(r.seq_kv, layer.entry->layout.tile_kv) > kMaxGrid) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {"seq_kv is ", r.seq_kv, ", for probabilities and scores on a device at most ",
+                     kMaxGrid * layer.entry->layout.tile_kv});
     }
     plan.pair_heads = pairs > 0 ? most(least(limits.heads, kMaxSpan / pairs), 1) : limits.heads;
     // Whole groups of heads that share one of K and V, or a part of one group.
@@ -247,12 +252,38 @@ void plan_waves(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
     plan.rows_kv = plan.wave_items * most(r.seq_kv, 1);
 }
 
-attnc_status plan_packed(attnc_error* error, const Request& r, DevicePlan& plan) {
+attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
     plan.wave_items = r.batch;
     plan.rows_q = r.total_q, plan.rows_kv = most(r.total_kv, 1);
-    if (r.batch <= kMaxGrid) return ATTNC_OK;
+    if (r.batch > kMaxGrid) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {"a packed batch has ", r.batch, " items, on a device at most ", kMaxGrid});
+    }
+    // Each item has blocks of threads for all rows.
+    const int64_t blocks = product(r.batch, divide_up(r.seq_q, layer.entry->layout.tile_q));
+    if (blocks <= INT32_MAX) return ATTNC_OK;
     return fail(error, ATTNC_TOO_LARGE,
-                {"a packed batch has ", r.batch, " items, on a device at most ", kMaxGrid});
+                {"a packed batch has ", r.batch, " items and ", r.total_q,
+                 " rows, more than a device can launch at once"});
+}
+
+// What is done, by the request alone.
+void choose_steps(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
+    constexpr int32_t kDropping =
+        ATTNC_MASK_KEY_BIAS | ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS;
+    const bool has_keys = r.seq_kv > 0;
+    const bool has_interval = r.causal != ATTNC_CAUSAL_NONE || layer.window != ATTNC_WINDOW_NOT_GIVEN;
+    const bool before_biases =
+        r.scores_stage == ATTNC_SCORES_SCALED || r.scores_stage == ATTNC_SCORES_SOFTCAPPED;
+    plan.packed = r.query_starts.present;
+    plan.mask_flags = has_keys ? flags_of(layer, r) : 0;
+    const Splits splits = splits_of(layer, r.seq_q, r.seq_kv);
+    plan.decodes = splits.decodes && (plan.mask_flags & ATTNC_MASK_BLOCKS) == 0;
+    plan.splits = plan.decodes ? splits.count : 1;
+    plan.parts = plan.splits + layer.appended;
+    plan.merges = plan.parts > 1 || layer.sinks != nullptr;
+    plan.guards = has_keys && !plan.decodes && (has_interval || (plan.mask_flags & kDropping) != 0);
+    plan.opens = has_keys && has_interval && before_biases;
 }
 
 }  // namespace
@@ -266,22 +297,9 @@ attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, cons
     *plan = {};
     ATTNC_TRY(check_supported(error, layer, r));
     if (r.batch == 0 || r.seq_q == 0) return ATTNC_OK;
-    plan->packed = r.query_starts.present;
-    if (r.seq_kv > 0) plan->mask_flags = flags_of(layer, r);
-    constexpr int32_t kDropping =
-        ATTNC_MASK_KEY_BIAS | ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS;
-    const bool drops = r.causal != ATTNC_CAUSAL_NONE || layer.window != ATTNC_WINDOW_NOT_GIVEN ||
-                       (plan->mask_flags & kDropping) != 0;
-    const Splits splits = splits_of(layer, r.seq_q, r.seq_kv);
-    plan->decodes = splits.decodes && (plan->mask_flags & ATTNC_MASK_BLOCKS) == 0;
-    plan->splits = plan->decodes ? splits.count : 1;
-    plan->parts = plan->splits + layer.appended;
-    plan->merges = plan->parts > 1 || layer.sinks != nullptr;
-    plan->guards = drops && !plan->decodes && r.seq_kv > 0;
-    plan->opens =
-        r.seq_kv > 0 && (r.scores_stage == ATTNC_SCORES_SCALED || r.scores_stage == ATTNC_SCORES_SOFTCAPPED);
+    choose_steps(layer, r, *plan);
     if (plan->packed) {
-        ATTNC_TRY(plan_packed(error, r, *plan));
+        ATTNC_TRY(plan_packed(error, layer, r, *plan));
     } else {
         plan_waves(layer, r, *plan);
     }

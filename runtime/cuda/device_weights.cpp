@@ -30,23 +30,40 @@ DeviceProjection describe_heads(const attnc_device_layout& layout, int64_t featu
     return p;
 }
 
-// Lets another projection begin behind this one, at a panel and at a plane of its own.
-void fill_slot(DeviceProjection& p) {
+// Panels of one launch are blocks along an axis of the grid, and one buffer.
+bool fit_launch(const DeviceProjection& p, int64_t panels) {
+    int64_t bytes = 0;
+    return panels <= kMaxGrid && !__builtin_mul_overflow(panels, p.panel * p.inner * kFloat, &bytes) &&
+           bytes <= kMaxSpan;
+}
+
+// With room up to where another projection can begin, at a panel and at a plane of its own.
+DeviceProjection with_slot(DeviceProjection p) {
     const int64_t step = least_common_multiple(p.panel, p.width);
     const int64_t columns = divide_up(p.heads * p.width, step) * step;
     p.slot_panels = columns / p.panel;
     p.slot_planes = columns / p.width;
+    return p;
 }
 
 bool same_sizes(const DeviceProjection& a, const DeviceProjection& b) {
     return a.features == b.features && a.width == b.width;
 }
 
-// Projections go together where that doesn't make much more than they are: a quarter of their planes.
-bool worth_joining(const DeviceProjection& first, const DeviceProjection& last) {
-    DeviceProjection filled = first;
-    fill_slot(filled);
-    return 4 * (filled.slot_planes - filled.heads) <= first.heads + last.heads;
+// Projections go together where that doesn't make much more than they are: a quarter of their planes. `panels`: of all.
+bool worth_joining(const DeviceProjection& first, const DeviceProjection& next, int64_t panels) {
+    return same_sizes(first, next) && 4 * (first.slot_planes - first.heads) <= first.heads + next.heads &&
+           fit_launch(first, panels);
+}
+
+void join_projections(DeviceLayer& layer) {
+    const DeviceProjection q = with_slot(layer.project_q), k = with_slot(layer.project_k);
+    const DeviceProjection& v = layer.project_v;
+    const int64_t kv_panels = k.slot_panels + v.panels;
+    layer.joins_kv = worth_joining(k, v, kv_panels);
+    layer.joins_qkv = layer.joins_kv && worth_joining(q, k, q.slot_panels + kv_panels);
+    if (layer.joins_kv) layer.project_k = k;
+    if (layer.joins_qkv) layer.project_q = q;
 }
 
 void describe_projections(DeviceLayer& layer) {
@@ -56,12 +73,7 @@ void describe_projections(DeviceLayer& layer) {
         layer.project_q = describe_heads(l, c.d_model, c.num_heads, layer.qk_width);
         layer.project_k = describe_heads(l, c.k_dim, c.num_kv_heads, layer.qk_width);
         layer.project_v = describe_heads(l, c.v_dim, c.num_kv_heads, layer.v_width);
-        layer.joins_kv =
-            same_sizes(layer.project_k, layer.project_v) && worth_joining(layer.project_k, layer.project_v);
-        layer.joins_qkv = layer.joins_kv && same_sizes(layer.project_q, layer.project_k) &&
-                          worth_joining(layer.project_q, layer.project_k);
-        if (layer.joins_kv) fill_slot(layer.project_k);
-        if (layer.joins_qkv) fill_slot(layer.project_q);
+        join_projections(layer);
     } else {
         layer.project_q.slot_planes = c.num_heads;
         layer.project_k.slot_planes = layer.project_v.slot_planes = c.num_kv_heads;
@@ -76,24 +88,14 @@ void describe_projections(DeviceLayer& layer) {
 }
 
 attnc_status check_spans(attnc_error* error, const DeviceLayer& layer) {
-    int64_t together = 0;
-    for (const DeviceProjection* p : {&layer.project_q, &layer.project_k, &layer.project_v}) {
-        const int64_t panels = layer.joins_kv ? together + p->slot_panels : p->slot_panels;
-        together = panels;
-        int64_t bytes = 0;
-        if (!__builtin_mul_overflow(panels, p->panel * p->inner * kFloat, &bytes) && bytes <= kMaxSpan)
-            continue;
+    for (const DeviceProjection* p :
+         {&layer.project_q, &layer.project_k, &layer.project_v, &layer.project_out}) {
+        if (fit_launch(*p, p->panels)) continue;
         return fail(error, ATTNC_TOO_LARGE,
-                    {"panels of weights on a device have ", panels * p->panel, " columns of ", p->inner,
-                     ", at most 2 GiB"});
+                    {"weights of a projection have ", p->panels * p->panel, " columns of ", p->inner,
+                     ", on a device at most 2 GiB and ", kMaxGrid * p->panel, " columns"});
     }
-    const DeviceProjection& out = layer.project_out;
-    int64_t bytes = 0;
-    if (!__builtin_mul_overflow(out.panels, out.panel * out.inner * kFloat, &bytes) && bytes <= kMaxSpan)
-        return ATTNC_OK;
-    return fail(error, ATTNC_TOO_LARGE,
-                {"panels of weights on a device have ", out.panels * out.panel, " columns of ", out.inner,
-                 ", at most 2 GiB"});
+    return ATTNC_OK;
 }
 
 // The weights of q, k and v, then their biases, so that those that are joined are one buffer.

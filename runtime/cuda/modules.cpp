@@ -81,7 +81,8 @@ attnc_status load_module(attnc_error* error, const Driver& driver, const DeviceL
 }
 
 const DeviceFunction* find_function(const KernelModule& module, const char* name) {
-    const auto length = static_cast<int64_t>(strlen(name));
+    int64_t length = 0;
+    while (name[length] != 0) ++length;
     for (int i = 0; i < module.count; ++i) {
         const DeviceFunction& f = module.functions[i];
         if (f.name_length == length && memcmp(f.name, name, static_cast<size_t>(length)) == 0) return &f;

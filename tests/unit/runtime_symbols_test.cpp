@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/halide_buffer.h"
 
@@ -30,31 +31,66 @@ static_assert(offsetof(HalideDimension, stride) == offsetof(halide_dimension_t, 
 static_assert(sizeof(HalideType) == sizeof(halide_type_t));
 static_assert(kFloat32.code == halide_type_float && kUint8.code == halide_type_uint);
 
-// Names that `nm OPTION` prints for the archive.
-std::set<std::string> symbols(const std::string& option) {
-    const std::string command = "nm " + option + " " ATTNC_TEST_RUNTIME_ARCHIVE;
+// What a member of the archive has or needs.
+struct Symbol {
+    std::string member, name;
+};
+
+std::vector<Symbol> symbols_of_members(const std::string& option) {
+    const std::string command = "nm -A " + option + " " ATTNC_TEST_RUNTIME_ARCHIVE;
     const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
     std::string text;
     char part[4096];
     for (size_t n = 0; pipe != nullptr && (n = fread(part, 1, sizeof part, pipe.get())) > 0;)
         text.append(part, n);
-    std::set<std::string> names;
+    std::vector<Symbol> symbols;
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        const size_t space = line.rfind(' ');
-        if (space != std::string::npos && space + 1 < line.size()) names.insert(line.substr(space + 1));
+    for (std::string line; std::getline(lines, line);) {  // archive:member:address type name
+        const size_t member = line.find(':') + 1, end = line.find(':', member), space = line.rfind(' ');
+        if (end != std::string::npos && space != std::string::npos && space > end)
+            symbols.push_back({line.substr(member, end - member), line.substr(space + 1)});
     }
+    return symbols;
+}
+
+std::set<std::string> symbols(const std::string& option) {
+    std::set<std::string> names;
+    for (const Symbol& symbol : symbols_of_members(option)) names.insert(symbol.name);
     return names;
 }
 
 TEST(RuntimeArchive, NeedsOnlyWhatIsAllowed) {
     const std::set<std::string> defined = symbols("--defined-only");
     ASSERT_TRUE(defined.count("attnc_layer_forward") == 1);
-    const std::set<std::string> allowed = {"aligned_alloc", "malloc", "free", "madvise"};
+    const std::set<std::string> allowed = {"aligned_alloc", "malloc", "free", "madvise", "dlopen", "dlsym"};
     const std::regex patterns("mem(cpy|set|move|cmp)|pthread_[a-z_]+|_GLOBAL_OFFSET_TABLE_");
     for (const std::string& name : symbols("--undefined-only")) {
         if (defined.count(name) != 0) continue;
         EXPECT_TRUE(allowed.count(name) != 0 || std::regex_match(name, patterns)) << name;
+    }
+}
+
+// The driver of a device is looked for there alone, and nothing else leads to it: a program whose libraries are for CPUs links
+// none of it.
+TEST(RuntimeArchive, OnlyLibrariesForADeviceLeadToItsDriver) {
+    const std::set<std::string> device = {
+        "create.cpp.o",       "device_attend.cpp.o", "device_forward.cpp.o", "device_items.cpp.o",
+        "device_masks.cpp.o", "device_plan.cpp.o",   "device_project.cpp.o", "device_weights.cpp.o",
+        "driver.cpp.o",       "launcher.cpp.o",      "modules.cpp.o"};
+    std::set<std::string> members, of_device;
+    for (const Symbol& symbol : symbols_of_members("--defined-only")) {
+        if (symbol.name == "attnc_layer_forward") members.insert(symbol.member);
+        if (device.count(symbol.member) != 0) of_device.insert(symbol.name);
+    }
+    ASSERT_EQ(members, std::set<std::string>{"forward.cpp.o"});
+    ASSERT_EQ(of_device.count("attnc_abi1_cuda"), 1U);
+    for (const Symbol& symbol : symbols_of_members("--undefined-only")) {
+        if (symbol.name == "dlopen" || symbol.name == "dlsym") {
+            EXPECT_EQ(symbol.member, "driver.cpp.o");
+        }
+        if (device.count(symbol.member) == 0) {
+            EXPECT_EQ(of_device.count(symbol.name), 0U) << symbol.member << " " << symbol.name;
+        }
     }
 }
 

@@ -1,0 +1,298 @@
+// What a layer on a device refuses: libraries, calls that it can't do yet, sizes; and the C++ wrapper of it.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "runtime/attnc.hpp"
+#include "tests/support/device_fixture.h"
+
+namespace attnc::test {
+namespace {
+
+using DeviceErrors = DeviceTest;
+
+struct Refusal {
+    attnc_status status;
+    std::string text;
+    bool operator==(const Refusal&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) {
+    return out << refusal.status << " " << refusal.text;
+}
+
+// Of a call after `change`, and the same of the size of its workspace.
+Refusal refusal_of(const LayerCall& call, const std::function<void(DeviceCallRun&)>& change) {
+    DeviceCallRun run(call);
+    if (run.status != ATTNC_OK) return {run.status, run.error.text};
+    change(run);
+    size_t bytes = 0;
+    attnc_error error = {};
+    const attnc_status planned =
+        attnc_layer_workspace(run.layer.get(), &run.inputs, &run.outputs, &run.run, &bytes, &error);
+    attnc_run with_memory = run.run;
+    with_memory.workspace = reinterpret_cast<void*>(256);
+    with_memory.workspace_bytes = SIZE_MAX / 4;
+    const attnc_status status =
+        attnc_layer_forward(run.layer.get(), &run.inputs, &run.outputs, &with_memory, &run.error);
+    EXPECT_EQ(planned, status);
+    EXPECT_STREQ(error.text, run.error.text);
+    EXPECT_TRUE(stand_in::launches().empty());
+    return {status, run.error.text};
+}
+
+TEST_F(DeviceErrors, NamesWhatADeviceCantDo) {
+    LayerCall call = random_call("d32_h2_f32:b2_q20_kv40", 1);
+    call.keep_mask = filled<uint8_t>({1, 1, 20, 40}, 1), call.key_keep_mask = filled<uint8_t>({2, 40}, 1);
+    const auto as_it_is = [](DeviceCallRun&) {};
+    EXPECT_EQ(
+        refusal_of(call, as_it_is),
+        (Refusal{ATTNC_NOT_SUPPORTED, "keep_mask and key_keep_mask are given, a device takes one of them"}));
+    call.keep_mask = call.key_keep_mask = {};
+    call.drop_mask = filled<uint8_t>({1, 1, 20, 40}, 0), call.key_drop_mask = filled<uint8_t>({2, 40}, 0);
+    EXPECT_EQ(
+        refusal_of(call, as_it_is),
+        (Refusal{ATTNC_NOT_SUPPORTED, "drop_mask and key_drop_mask are given, a device takes one of them"}));
+    call.drop_mask = call.key_drop_mask = {};
+    call.block_q = 16, call.block_kv = 32;
+    call.block_keep_mask = filled<uint8_t>({1, 1, 2, 2}, 1);
+    EXPECT_EQ(refusal_of(call, as_it_is),
+              (Refusal{ATTNC_NOT_SUPPORTED,
+                       "block_keep_mask has blocks of 16 by 32, on a device they are 16 by 16"}));
+}
+
+TEST_F(DeviceErrors, NamesWhatPackedBatchesNeed) {
+    const Array<int64_t> starts = {{3}, {0, 3, 9}}, lengths = {{2}, {3, 6}};
+    const auto pack = [&](DeviceCallRun& run) {
+        attnc_inputs& in = run.inputs;
+        in.query_cu_seqlens = starts.view();
+        for (attnc_tensor* t : {&in.query, &run.outputs.out}) {
+            t->rank = 2;
+            t->extent[0] = t->extent[1], t->extent[1] = t->extent[2];
+            t->stride[0] = t->stride[1], t->stride[1] = 1;
+        }
+    };
+    LayerCall call = random_call("d32_h2_f32_rope:b1_q9_kv9", 2);
+    call.key = {}, call.value = {};
+    EXPECT_EQ(refusal_of(call, pack),
+              (Refusal{ATTNC_NOT_SUPPORTED,
+                       "query_positions is not given, which packed batches on a device need"}));
+    call.rotary = {};
+    EXPECT_EQ(
+        refusal_of(call,
+                   [&](DeviceCallRun& run) {
+                       pack(run);
+                       run.inputs.query_lengths = lengths.view();
+                   }),
+        (Refusal{ATTNC_NOT_SUPPORTED, "query_lengths is given, but packed batches on a device have none"}));
+}
+
+TEST_F(DeviceErrors, HasNoCachesAndRotatesInForwardOnly) {
+    DeviceCallRun run(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
+    ASSERT_EQ(run.status, ATTNC_OK) << run.error.text;
+    const attnc_layer* layer = run.layer.get();
+    attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
+    options.slots = 1, options.capacity = 16;
+    size_t bytes = 0;
+    EXPECT_EQ(attnc_cache_bytes(layer, &options, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
+    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
+    // One of a layer on the CPU is no use either.
+    DeviceCallRun on_cpu(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
+    ASSERT_EQ(on_cpu.create(nullptr), ATTNC_OK);
+    ASSERT_EQ(attnc_cache_bytes(on_cpu.layer.get(), &options, &bytes, nullptr), ATTNC_OK);
+    std::vector<std::byte> memory(bytes + 64);
+    void* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+    attnc_cache* cache = nullptr;
+    ASSERT_EQ(attnc_cache_create(on_cpu.layer.get(), &options, aligned, bytes, &cache, nullptr), ATTNC_OK);
+    run.inputs.cache = cache;
+    EXPECT_EQ(run.launch(), ATTNC_NOT_SUPPORTED);
+    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
+    attnc_inputs memory_inputs = ATTNC_INPUTS_INIT;
+    memory_inputs.key = run.inputs.key;
+    EXPECT_EQ(attnc_memory_workspace(layer, &memory_inputs, cache, nullptr, &bytes, &run.error),
+              ATTNC_NOT_SUPPORTED);
+    EXPECT_EQ(attnc_layer_rotate_workspace(layer, nullptr, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
+    const attnc_rotation rotation = ATTNC_ROTATION_INIT;
+    EXPECT_EQ(attnc_layer_rotate(layer, &rotation, &run.run, &run.error), ATTNC_NOT_SUPPORTED);
+    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which rotates heads in forward only");
+}
+
+TEST_F(DeviceErrors, WantsItsWorkspaceAligned) {
+    DeviceCallRun run(random_call("d32_h2_f32:b2_q5_kv5", 4));
+    ASSERT_EQ(run.forward(), ATTNC_OK) << run.error.text;
+    attnc_run other = run.run;
+    other.workspace = static_cast<std::byte*>(run.run.workspace) + 64;
+    EXPECT_EQ(attnc_layer_forward(run.layer.get(), &run.inputs, &run.outputs, &other, &run.error),
+              ATTNC_WORKSPACE_MISALIGNED);
+    EXPECT_STREQ(run.error.text, "run.workspace is not aligned to 256 bytes");
+    other = run.run;
+    other.workspace_bytes -= 1;
+    EXPECT_EQ(attnc_layer_forward(run.layer.get(), &run.inputs, &run.outputs, &other, &run.error),
+              ATTNC_WORKSPACE_TOO_SMALL);
+    other.workspace = nullptr;
+    EXPECT_EQ(attnc_layer_forward(run.layer.get(), &run.inputs, &run.outputs, &other, &run.error),
+              ATTNC_NULL_ARGUMENT);
+}
+
+TEST_F(DeviceErrors, RefusesWhatKernelsCantNumber) {
+    LayerCall call = random_call("d16_h1_f32_noin_noout:b1_q2_kv2", 5);
+    call.causal = ATTNC_CAUSAL_TOP_LEFT;
+    const auto seq = [](int64_t q, int64_t kv) {
+        return [q, kv](DeviceCallRun& run) {
+            run.inputs.query.extent[1] = run.outputs.out.extent[1] = q;
+            run.inputs.key.extent[1] = run.inputs.value.extent[1] = kv;
+            uintptr_t address = 0;  // apart from each other, and never looked at
+            for (attnc_tensor* t : {&run.inputs.query, &run.inputs.key, &run.inputs.value, &run.outputs.out})
+                t->data = reinterpret_cast<void*>(address += uintptr_t{1} << 40);
+        };
+    };
+    EXPECT_EQ(refusal_of(call, seq(1 << 16, 1 << 16)),
+              (Refusal{ATTNC_TOO_LARGE,
+                       "a head of an item has 65536 times 65536 pairs of query and key, on a "
+                       "device at most 2147483647"}));
+    const Refusal rows = refusal_of(call, seq(int64_t{1} << 26, 2));
+    EXPECT_EQ(rows, (Refusal{ATTNC_TOO_LARGE, "seq_q is 67108864, at most 33554431"}));
+}
+
+TEST_F(DeviceErrors, RefusesTablesThatItCantTrust) {
+    const LayerCall call = random_call("d32_h2_f32:b2_q5_kv5", 6);
+    const auto refused = [&](const std::function<void(attnc_device_entry&)>& change) {
+        DeviceCallRun run(call);
+        run.destroy();
+        change(run.library.device());
+        const attnc_status on_device = run.create();
+        const Refusal refusal = {on_device, run.error.text};
+        EXPECT_EQ(run.create(nullptr), on_device);  // the table is corrupt, whatever is asked of it
+        return refusal;
+    };
+    constexpr attnc_status kBad = ATTNC_BAD_LIBRARY;
+    EXPECT_EQ(refused([](attnc_device_entry& e) { e.kernels[ATTNC_DEVICE_KERNEL_ATTEND].run = nullptr; }),
+              (Refusal{kBad, "the library has no kernel attend for target cuda"}));
+    EXPECT_EQ(refused([](attnc_device_entry& e) { e.kernels[ATTNC_DEVICE_KERNEL_ATTEND].image_count = 0; }),
+              (Refusal{kBad,
+                       "the library's code of kernel attend for target cuda is not there or does not end "
+                       "in PTX"}));
+    EXPECT_EQ(refused([](attnc_device_entry& e) {
+                  e.kernels[ATTNC_DEVICE_KERNEL_ATTEND] = e.kernels[ATTNC_DEVICE_KERNEL_ATTEND_MASKED];
+              }),
+              (Refusal{kBad,
+                       "the library's kernel attend for target cuda takes argument key_blocks, which this "
+                       "runtime does not give it"}));
+    static constexpr int64_t kUnknown[] = {0, ATTNC_DEVICE_ARGUMENT_COUNT};
+    EXPECT_EQ(refused([](attnc_device_entry& e) {
+                  e.kernels[ATTNC_DEVICE_KERNEL_ATTEND].arguments = kUnknown;
+                  e.kernels[ATTNC_DEVICE_KERNEL_ATTEND].argument_count = 2;
+              }),
+              (Refusal{kBad, "the library's kernel attend for target cuda takes argument " +
+                                 std::to_string(ATTNC_DEVICE_ARGUMENT_COUNT) +
+                                 ", which this runtime does not know"}));
+    EXPECT_EQ(refused([](attnc_device_entry& e) { e.kernels[0].argument_count = 0; }),
+              (Refusal{kBad, "the library's entry of kernel fill_items for target cuda is corrupt"}));
+    EXPECT_EQ(
+        refused([](attnc_device_entry& e) { e.layout.panel = 30; }),
+        (Refusal{kBad, "the library's panel for target cuda is 30, wanted a multiple of 4 up to 1048576"}));
+    EXPECT_EQ(
+        refused([](attnc_device_entry& e) { e.layout.decode_rows = 0; }),
+        (Refusal{kBad,
+                 "the library's decode_rows for target cuda is 0, wanted a multiple of 1 up to 1048576"}));
+    EXPECT_EQ(refused([](attnc_device_entry& e) { e.runtime = nullptr; }),
+              (Refusal{kBad, "the library's target cuda names no runtime"}));
+    EXPECT_EQ(refused([](attnc_device_entry& e) { e.name = nullptr; }),
+              (Refusal{kBad, "the library's device has no name"}));
+}
+
+// Kernels that a configuration never calls may be missing.
+TEST_F(DeviceErrors, AsksOnlyForKernelsThatAreCalled) {
+    DeviceCallRun run(random_call("d32_h2_f32_nomask_noprobs:b2_q5_kv5", 7));
+    run.destroy();
+    for (const int kernel : {ATTNC_DEVICE_KERNEL_ATTEND_MASKED, ATTNC_DEVICE_KERNEL_ATTEND_PROBS,
+                             ATTNC_DEVICE_KERNEL_SPLIT_HEADS, ATTNC_DEVICE_KERNEL_ROTATE_HEADS}) {
+        run.library.device().kernels[kernel] = {};
+    }
+    ASSERT_EQ(run.create(), ATTNC_OK) << run.error.text;
+    EXPECT_EQ(run.forward(), ATTNC_OK) << run.error.text;
+}
+
+TEST_F(DeviceErrors, TheWorkspaceBoundCoversEveryCall) {
+    for (const char* problem : {"d32_h2_f32", "d32_h4_kv1_f32_biaskv_zeroattn_rope_scores",
+                                "d64_h2_f32_noin_noout", "d96_h3_f32_qknorm_sink"}) {
+        DeviceCallRun run(random_call(std::string(problem) + ":b1_q1_kv1", 8));
+        ASSERT_EQ(run.status, ATTNC_OK) << run.error.text;
+        for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{3, 1, 5000}, Sizes{70, 400, 7}, Sizes{20000, 1, 1},
+                               Sizes{2, 20000, 1}, Sizes{2, 9, 40000}, Sizes{33, 500, 500}, Sizes{1, 3, 0}}) {
+            LayerCall call = random_call(std::string(problem) + ":b1_q1_kv1", 8);
+            call.probs_averaged = call.config.probs;
+            DeviceCallRun sized(call);
+            for (attnc_tensor* t : {&sized.inputs.query, &sized.outputs.out, &sized.outputs.probs_averaged})
+                t->extent[0] = s.batch, t->extent[1] = s.seq_q, t->data = nullptr;
+            for (attnc_tensor* t : {&sized.inputs.key, &sized.inputs.value})
+                t->extent[0] = s.batch, t->extent[1] = s.seq_kv, t->data = nullptr;
+            sized.outputs.probs_averaged.extent[2] =
+                s.seq_kv + (call.config.bias_kv ? 1 : 0) + (call.config.zero_attn ? 1 : 0);
+            for (attnc_tensor* t : {&sized.inputs.query, &sized.inputs.key, &sized.inputs.value,
+                                    &sized.outputs.out, &sized.outputs.probs_averaged}) {
+                t->stride[1] = t->extent[2], t->stride[0] = t->extent[1] * t->extent[2];
+            }
+            size_t bytes = 0, bound = 0, larger = 0;
+            ASSERT_EQ(attnc_layer_workspace(sized.layer.get(), &sized.inputs, &sized.outputs, nullptr, &bytes,
+                                            &sized.error),
+                      ATTNC_OK)
+                << sized.error.text;
+            attnc_limits limits = ATTNC_LIMITS_INIT;
+            limits.max_batch = s.batch, limits.max_seq_q = s.seq_q, limits.max_concurrency = 1;
+            limits.max_seq_kv = std::max<int64_t>(s.seq_kv, 1);
+            ASSERT_EQ(attnc_layer_workspace_bound(sized.layer.get(), &limits, &bound, nullptr), ATTNC_OK);
+            EXPECT_GE(bound, bytes) << problem << " " << s.batch << " " << s.seq_q << " " << s.seq_kv;
+            for (int64_t* limit : {&limits.max_batch, &limits.max_seq_q, &limits.max_seq_kv}) {
+                *limit += 5;
+                ASSERT_EQ(attnc_layer_workspace_bound(sized.layer.get(), &limits, &larger, nullptr),
+                          ATTNC_OK);
+                EXPECT_GE(larger, bound);
+                bound = larger;
+            }
+        }
+    }
+}
+
+TEST_F(DeviceErrors, TheWrapperKeepsItsMemoryOnTheDevice) {
+    LayerCall call = random_call("d32_h2_f32:b2_q20_kv20", 9);
+    call.key = {}, call.value = {};
+    FakeLayout layout;
+    layout.device = true;
+    const FakeLibrary library(call.config, layout);
+    const auto view = [](const Array<float>& a) {
+        return a.shape.size() == 2 ? Tensor(a.values, {a.shape[0], a.shape[1]}) : Tensor(a.values);
+    };
+    const Layer layer(library.get(),
+                      {.wq = view(call.wq),
+                       .wk = view(call.wk),
+                       .wv = view(call.wv),
+                       .wo = view(call.wo),
+                       .bq = view(call.bq),
+                       .bk = view(call.bk),
+                       .bv = view(call.bv),
+                       .bo = view(call.bo)},
+                      {.target = "cuda"});
+    ASSERT_TRUE(layer.on_device());
+    DeviceArray<float> query(layer, call.query.values), out(layer, call.query.values.size());
+    DeviceArray<int32_t> lengths(layer, std::vector<int32_t>{20, 7});
+    Session session(layer, {.max_batch = 2, .max_seq = 20});
+    EXPECT_GE(stand_in::live().allocations, 5);
+    session.forward({.query = {query.span(), {2, 20, 32}}, .key_lengths = lengths.span()},
+                    {.out = {out.span(), {2, 20, 32}}});
+    FakeResult got;
+    got.out.resize(out.size());
+    layer.synchronize();
+    out.copy_out(got.out);
+    call.key_lengths = {{2}, {20, 7}};
+    FakeOptions options;
+    options.device = true;
+    const FakeResult want = run_fake(call, options);
+    EXPECT_EQ(got.out, want.out);
+    EXPECT_THROW(out.copy_in(std::vector<float>(3)), Error);
+    DeviceArray<float> moved = std::move(out);
+    EXPECT_EQ(moved.size(), call.query.values.size());
+}
+
+}  // namespace
+}  // namespace attnc::test
