@@ -15,9 +15,8 @@ constexpr int64_t kFloat = 4;  // bytes
 // Registers beside accumulators and operands: addresses, loop counters, bounds, and values on their way to shared memory.
 constexpr int64_t kProjectTemporaries = 48;
 constexpr int64_t kAttendTemporaries = 72;
-// With sums in shared memory: operands of a chain of four. Attention has two such, of scores and of products.
-constexpr int64_t kChainTemporaries = 16;
-constexpr int64_t kAttendChainTemporaries = 24;
+constexpr int64_t kChainTemporaries = 16;  // with sums in shared memory: operands of a chain of four
+constexpr int64_t kChain = 4;
 
 bool is_projection(int kernel) {
     return kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_OUT;
@@ -109,15 +108,21 @@ int64_t attend_shared_floats(const Attend& a) {
     return queries + state + scores + std::max(keys, scores) + rows + weights + products + values;
 }
 
+int64_t attend_registers(const Attend& a) {
+    const int64_t tile = kQuad * kQuad, groups = std::max(a.key_groups, a.value_groups);
+    const int64_t operands = kQuad * (1 + groups);
+    // With all sums in shared memory, those of a chain at a time: of scores or of products.
+    if (a.params.register_state == 0) {
+        return tile * (a.pairs ? a.key_groups : groups) + kChain * operands + kAttendTemporaries;
+    }
+    const int64_t state = a.pairs ? 0 : tile * a.value_groups + 2 * kQuad;
+    const int64_t made = a.pairs ? 0 : tile * groups;
+    return state + tile * a.key_groups + made + operands + kAttendTemporaries;
+}
+
 CudaResources attend_resources(const Attend& a) {
-    const int64_t tile = kQuad * kQuad;
-    const int64_t kept =
-        a.params.register_state != 0 ? tile * a.value_groups + 2 * kQuad : kAttendChainTemporaries;
-    const int64_t state = a.pairs ? 0 : kept;
-    const int64_t made = a.pairs ? 0 : tile * std::max(a.key_groups, a.value_groups);
-    const int64_t operands = kQuad * (1 + std::max(a.key_groups, a.value_groups));
     return {.threads = a.threads,
-            .registers = registers_for(state + tile * a.key_groups + made + operands + kAttendTemporaries),
+            .registers = registers_for(attend_registers(a)),
             .shared_bytes = kFloat * attend_shared_floats(a)};
 }
 
