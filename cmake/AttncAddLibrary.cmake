@@ -4,7 +4,7 @@
 #                   [SINK] [ALIBI] [SOFTCAP] [SCORES] [QK_NORM] [ROTARY half|pairs] [CACHE [PAGE_SIZE n]]
 #                 | PROBLEM d512_h8_f32
 #                 | HF_CONFIG config.json [LAYER encoder.self] [NO_CACHE]
-#                   [TARGETS target...] [DB file...] [TUNED_FOR sizes] [NO_RECORDS | SCHEDULE text]
+#                   [TARGETS target...] [DB file...] [TUNED_FOR sizes] [NO_RECORDS | SCHEDULE text] [CUDA_SCHEDULE text]
 #                   [OUTPUT_DIRECTORY dir])
 #
 # Compiles an attention layer to a static library when the project is built, and makes the imported target NAME of it:
@@ -37,7 +37,7 @@ function(attnc_add_library)
         SCORES NO_RECORDS)
     list(APPEND flags NO_CACHE CACHE) # set() would take the word as its own
     set(values D_MODEL NUM_HEADS NUM_KV_HEADS HEAD_DIM V_HEAD_DIM K_DIM V_DIM ROTARY PAGE_SIZE PROBLEM HF_CONFIG LAYER
-        SCHEDULE TUNED_FOR)
+        SCHEDULE CUDA_SCHEDULE TUNED_FOR)
     cmake_parse_arguments(PARSE_ARGV 0 arg "${flags}" "NAME;OUTPUT_DIRECTORY;${values}" "TARGETS;DB")
     if(arg_UNPARSED_ARGUMENTS)
         list(GET arg_UNPARSED_ARGUMENTS 0 unknown)
@@ -79,8 +79,12 @@ function(attnc_add_library)
             list(APPEND options ${option})
         endif()
     endforeach()
+    set(link attnc::runtime)
     foreach(target IN LISTS arg_TARGETS)
         list(APPEND options --target "${target}")
+        if(target MATCHES "cuda") # the driver is loaded when a layer is made
+            list(APPEND link ${CMAKE_DL_LIBS})
+        endif()
     endforeach()
     foreach(file IN LISTS arg_DB)
         cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -123,7 +127,7 @@ function(attnc_add_library)
             IMPORTED_LOCATION "${archive}"
             IMPORTED_LINK_INTERFACE_LANGUAGES C
             INTERFACE_INCLUDE_DIRECTORIES "${folder}"
-            INTERFACE_LINK_LIBRARIES attnc::runtime
+            INTERFACE_LINK_LIBRARIES "${link}"
     )
     add_dependencies(${arg_NAME} ${arg_NAME}-build)
 endfunction()

@@ -38,7 +38,7 @@ constexpr std::string_view kBaseline = "x86-64-linux";
 constexpr std::string_view kCpu = "cpu", kCudaArchitecture = "cuda-sm_", kTwin = "opencl";
 // PTX for this one runs on all that are newer.
 constexpr const char* kCudaHalide = "x86-64-linux-cuda-cuda_capability_70";
-constexpr const char* kTwinHalide = "x86-64-linux-opencl";
+constexpr const char* kTwinHalide = "x86-64-linux-opencl-cl_doubles";
 bool is_cuda_name(std::string_view name) { return name == kCudaTarget || name.starts_with(kCudaArchitecture); }
 
 // Of "cuda-sm_80".

@@ -16,6 +16,7 @@ constexpr int64_t kFloat = 4;  // bytes
 constexpr int64_t kProjectTemporaries = 48;
 constexpr int64_t kAttendTemporaries = 72;
 constexpr int64_t kChainTemporaries = 16;  // with sums in shared memory: operands of a chain of four
+constexpr int64_t kChain = 4;
 
 bool is_projection(int kernel) {
     return kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_OUT;
@@ -107,13 +108,21 @@ int64_t attend_shared_floats(const Attend& a) {
     return queries + state + scores + std::max(keys, scores) + rows + weights + products + values;
 }
 
-CudaResources attend_resources(const Attend& a) {
-    const int64_t tile = kQuad * kQuad;
+int64_t attend_registers(const Attend& a) {
+    const int64_t tile = kQuad * kQuad, groups = std::max(a.key_groups, a.value_groups);
+    const int64_t operands = kQuad * (1 + groups);
+    // With all sums in shared memory, those of a chain at a time: of scores or of products.
+    if (a.params.register_state == 0) {
+        return tile * (a.pairs ? a.key_groups : groups) + kChain * operands + kAttendTemporaries;
+    }
     const int64_t state = a.pairs ? 0 : tile * a.value_groups + 2 * kQuad;
-    const int64_t made = a.pairs ? 0 : tile * std::max(a.key_groups, a.value_groups);
-    const int64_t operands = kQuad * (1 + std::max(a.key_groups, a.value_groups));
+    const int64_t made = a.pairs ? 0 : tile * groups;
+    return state + tile * a.key_groups + made + operands + kAttendTemporaries;
+}
+
+CudaResources attend_resources(const Attend& a) {
     return {.threads = a.threads,
-            .registers = registers_for(state + tile * a.key_groups + made + operands + kAttendTemporaries),
+            .registers = registers_for(attend_registers(a)),
             .shared_bytes = kFloat * attend_shared_floats(a)};
 }
 

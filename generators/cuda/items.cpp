@@ -52,6 +52,7 @@ public:
                                   .window_right = window_right});
         const Var c("c");
         std::vector<Expr> columns;
+        columns.reserve(ATTNC_ITEM_COLUMNS);
         for (int column = 0; column < ATTNC_ITEM_COLUMNS; ++column) columns.push_back(stage.number(column));
         items(c, stage.b) = mux(c, columns);
         query_counts(stage.b) = stage.number(ATTNC_ITEM_QUERIES);

@@ -69,7 +69,7 @@ void schedule_rotate_heads_gpu(const RotationGpu& s, Func y) {
         .gpu_blocks(s.m, s.h);
 }
 
-void schedule_tables_gpu(Func cos_table, Func sin_table) {
+void schedule_tables_gpu(const Func& cos_table, Func sin_table) {
     const Var pair = cos_table.args()[0], m = cos_table.args()[1], lane("lane"), row("row");
     for (Func table : {cos_table, sin_table}) {
         table.split(pair, pair, lane, kLanes, kGuarded)

@@ -18,6 +18,6 @@ void schedule_norm_heads_gpu(HeadNorm& stage, Halide::Func y, int head_dim);
 // The same.
 void schedule_rotate_heads_gpu(const RotationGpu& stage, Halide::Func y);
 // Tables (r, m), made together.
-void schedule_tables_gpu(Halide::Func cos_table, Halide::Func sin_table);
+void schedule_tables_gpu(const Halide::Func& cos_table, Halide::Func sin_table);
 
 }  // namespace attnc

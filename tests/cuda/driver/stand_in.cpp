@@ -1,12 +1,11 @@
 #include "tests/cuda/driver/stand_in.h"
 
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <regex>
-#include <set>
 #include <utility>
 
 namespace attnc::stand_in {
@@ -143,12 +142,15 @@ bool has_work(const Context* context) {
 
 // Bytes of a parameter from its declaration: ".param .u64 .ptr .align 1 name" or ".param .align 8 .b8 name[96]".
 size_t parameter_bytes(const std::string& text) {
-    static const std::regex array("\\.b8\\s+[^\\[]*\\[([0-9]+)\\]");
-    static const std::regex scalar("\\.[usbf](8|16|32|64)\\b");
-    std::smatch match;
-    if (std::regex_search(text, match, array)) return std::stoul(match[1]);
-    if (std::regex_search(text, match, scalar)) return std::stoul(match[1]) / 8;
-    return 8;
+    const size_t array = text.find('[');
+    if (array != std::string::npos) return std::stoul(text.substr(array + 1));
+    for (const char* type : {".u", ".s", ".b", ".f"}) {
+        const size_t at = text.find(type);
+        const size_t digits = at + 2;
+        if (at != std::string::npos && std::isdigit(static_cast<unsigned char>(text[digits])) != 0)
+            return std::stoul(text.substr(digits)) / 8;
+    }
+    return sizeof(uint64_t);
 }
 
 std::map<std::string, FunctionInfo> read_functions(const std::string& text) {

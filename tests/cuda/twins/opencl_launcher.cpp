@@ -125,6 +125,7 @@ int attnc_abi1_opencl_run(void* user_context, void* state, const char* name, int
     void *context = nullptr, *queue = nullptr;
     if (const int code = halide_acquire_cl_context(nullptr, &context, &queue, true); code != 0)
         return fail(user_context, code, last_error);
+    halide_release_cl_context(nullptr);  // who has acquired it holds a lock that halide_opencl_run takes
     size_t count = 0;
     while (sizes[count] != 0) ++count;
     std::vector<std::unique_ptr<WrappedBuffer>> buffers;
@@ -144,7 +145,6 @@ int attnc_abi1_opencl_run(void* user_context, void* state, const char* name, int
         if (open_cl().finish(queue) != 0) code = halide_error_code_device_sync_failed;
     }
     buffers.clear();
-    halide_release_cl_context(nullptr);
     return code == 0 ? 0 : fail(user_context, code, last_error);
 }
 
