@@ -54,8 +54,9 @@ attnc_status DeviceCallRun::launch() {
     size_t bytes = 0;
     const attnc_status planned = attnc_layer_workspace(layer.get(), &inputs, &outputs, &run, &bytes, &error);
     if (planned != ATTNC_OK) return planned;
+    stand_in::synchronize();  // work that still has the old workspace
     std::free(workspace_);
-    workspace_ = bytes > 0 ? std::aligned_alloc(256, bytes) : nullptr;
+    workspace_ = bytes > 0 ? std::aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr;
     run.workspace = workspace_;
     run.workspace_bytes = bytes;
     const size_t before = stand_in::launches().size();

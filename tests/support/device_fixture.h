@@ -19,6 +19,7 @@ protected:
     void TearDown() override {
         EXPECT_EQ(stand_in::faults(), std::vector<std::string>());
         EXPECT_EQ(stand_in::live(), stand_in::Live());
+        stand_in::reset();
     }
     static void begin(const std::vector<stand_in::DeviceSpec>& devices = {{}});
 };
