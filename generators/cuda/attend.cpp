@@ -100,19 +100,17 @@ public:
     }
 };
 
-// With all that attend_masked takes.
+// With masks and steps of the scores.
 template <typename T>
-class GpuMasked : public GpuAttend<T> {
+class GpuScored : public GpuAttend<T> {
 public:
     template <typename U>
     using In = typename GpuAttend<T>::template Input<U>;
 
-    In<Buffer<float, 2>> key_bias{"key_bias"};        // (j, b)
-    In<Buffer<float, 4>> bias{"bias"};                // (j, i, h, b)
-    In<Buffer<uint8_t, 4>> keep_mask{"keep_mask"};    // (j, i, h, b)
-    In<Buffer<uint8_t, 4>> drop_mask{"drop_mask"};    // (j, i, h, b)
-    In<Buffer<uint8_t, 4>> key_blocks{"key_blocks"};  // (jb, ib, h, b)
-    In<int32_t> mask_flags{"mask_flags"};
+    In<Buffer<float, 2>> key_bias{"key_bias"};      // (j, b)
+    In<Buffer<float, 4>> bias{"bias"};              // (j, i, h, b)
+    In<Buffer<uint8_t, 4>> keep_mask{"keep_mask"};  // (j, i, h, b)
+    In<Buffer<uint8_t, 4>> drop_mask{"drop_mask"};  // (j, i, h, b)
 
     void configure() {
         const KernelConfig kernel = this->kernel_config();
@@ -121,22 +119,20 @@ public:
     }
 
 protected:
-    AttentionGpuInputs masked_inputs(GpuRows rows) {
+    AttentionGpuInputs scored_inputs(GpuRows rows, const Expr& flags) {
         AttentionGpuInputs in = this->common_inputs(rows);
         this->any_strides(key_bias);
         this->any_strides(bias);
         this->any_strides(keep_mask);
         this->any_strides(drop_mask);
-        this->any_strides(key_blocks);
         in.masks = GpuMasks{.key_bias = key_bias,
                             .bias = bias,
                             .keep_mask = keep_mask,
                             .drop_mask = drop_mask,
                             .key_blocks = {},
-                            .flags = mask_flags,
+                            .flags = flags,
                             .softcap = {},
                             .alibi_slopes = {}};
-        if (rows != GpuRows::kGroups) in.masks->key_blocks = key_blocks;
         if (softcap_ != nullptr) in.masks->softcap = *softcap_;
         if (alibi_slopes_ != nullptr) {
             this->from_zero(*alibi_slopes_);
@@ -149,6 +145,25 @@ private:
     // Null: not in this configuration.
     GeneratorInput<float>* softcap_ = nullptr;
     GeneratorInput<Buffer<float, 1>>* alibi_slopes_ = nullptr;
+};
+
+// With all that attend_masked takes.
+template <typename T>
+class GpuMasked : public GpuScored<T> {
+public:
+    template <typename U>
+    using In = typename GpuScored<T>::template Input<U>;
+
+    In<Buffer<uint8_t, 4>> key_blocks{"key_blocks"};  // (jb, ib, h, b)
+    In<int32_t> mask_flags{"mask_flags"};
+
+protected:
+    AttentionGpuInputs masked_inputs(GpuRows rows) {
+        AttentionGpuInputs in = this->scored_inputs(rows, mask_flags);
+        this->any_strides(key_blocks);
+        in.masks->key_blocks = key_blocks;
+        return in;
+    }
 };
 
 class AttendMasked : public GpuMasked<AttendMasked> {
@@ -207,14 +222,15 @@ public:
     }
 };
 
-class AttendDecode : public GpuMasked<AttendDecode> {
+class AttendDecode : public GpuScored<AttendDecode> {
 public:
+    Input<int32_t> mask_flags{"mask_flags"};
     Input<Buffer<float, 3>> v{"v"};                   // (d, m, h)
     Output<Buffer<float, 4>> context{"context"};      // (d, h, m, split)
     Output<Buffer<float, 4>> row_stats{"row_stats"};  // (m, h, c, split)
 
     void generate() {
-        AttentionGpuInputs in = masked_inputs(GpuRows::kGroups);
+        AttentionGpuInputs in = scored_inputs(GpuRows::kGroups, mask_flags);
         in.split_kv = static_cast<int>(cuda_schedule().layout.split_kv);
         in.guarded = true;
         add_values(in, v);

@@ -125,11 +125,13 @@ AttentionResults call_attend(int (*kernel)(halide_buffer_t*, halide_buffer_t*, h
     return out;
 }
 
-namespace {
-
-AttentionResults run_masked(MaskedKernel kernel, AttentionOperands& in, AttentionResults out) {
+AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in) {
+    const AttentionSpec& spec = in.spec;
+    AttentionResults out = {
+        .context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, kNan),
+        .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2}, kNan)};
     EXPECT_EQ(kernel(in.q, in.k, in.items, in.seq_q, in.seq_kv, in.qk_scale, in.key_bias, in.bias,
-                     in.keep_mask, in.drop_mask, in.key_blocks, in.spec.mask_flags, in.v, in.spec.softcap,
+                     in.keep_mask, in.drop_mask, in.key_blocks, spec.mask_flags, in.v, spec.softcap,
                      in.alibi_slopes, out.context, out.row_stats),
               0);
     EXPECT_EQ(out.context.copy_to_host(), 0);
@@ -137,24 +139,20 @@ AttentionResults run_masked(MaskedKernel kernel, AttentionOperands& in, Attentio
     return out;
 }
 
-}  // namespace
-
-AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in) {
-    const AttentionSpec& spec = in.spec;
-    return run_masked(
-        kernel, in,
-        {.context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, kNan),
-         .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2}, kNan)});
-}
-
-AttentionResults call_decode(MaskedKernel kernel, AttentionOperands& in, int split_kv) {
+AttentionResults call_decode(DecodeKernel kernel, AttentionOperands& in, int split_kv) {
     const AttentionSpec& spec = in.spec;
     const int splits = std::max(1, (in.seq_kv + split_kv - 1) / split_kv);
-    return run_masked(
-        kernel, in,
-        {.context =
-             filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows, splits}, kNan),
-         .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2, splits}, kNan)});
+    AttentionResults out = {
+        .context =
+            filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows, splits}, kNan),
+        .row_stats = filled<float, Halide::Runtime::AnyDims>({in.rows, spec.heads, 2, splits}, kNan)};
+    EXPECT_EQ(kernel(in.q, in.k, in.items, in.seq_q, in.seq_kv, in.qk_scale, in.key_bias, in.bias,
+                     in.keep_mask, in.drop_mask, spec.mask_flags, in.v, spec.softcap, in.alibi_slopes,
+                     out.context, out.row_stats),
+              0);
+    EXPECT_EQ(out.context.copy_to_host(), 0);
+    EXPECT_EQ(out.row_stats.copy_to_host(), 0);
+    return out;
 }
 
 ExactRow exact_row(const AttentionOperands& in, int item, int head, int query) {

@@ -69,8 +69,11 @@ using MaskedKernel = int (*)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t
                              halide_buffer_t*, int32_t, halide_buffer_t*, float, halide_buffer_t*,
                              halide_buffer_t*, halide_buffer_t*);
 AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in);
-// The same in splits of keys: contexts (d, h, m, split), row_stats (m, h, c, split).
-AttentionResults call_decode(MaskedKernel kernel, AttentionOperands& in, int split_kv);
+// The same without masks of blocks, in splits of keys: contexts (d, h, m, split), row_stats (m, h, c, split).
+using DecodeKernel = int (*)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t, float,
+                             halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t,
+                             halide_buffer_t*, float, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*);
+AttentionResults call_decode(DecodeKernel kernel, AttentionOperands& in, int split_kv);
 
 // One query of one head in float64: scores as softmax takes them (-infinity: dropped), and what follows.
 struct ExactRow {
