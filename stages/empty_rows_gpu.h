@@ -32,10 +32,9 @@ struct EmptyRowsInputs {
 struct EmptyRowsGpu {
     static constexpr int kRows = 32;  // of a tile
 
-    Halide::Var d{"d"}, h{"h"}, n{"n"};   // n: item and tile of its rows
-    Halide::Func some{"some"};            // (h, n): 1 where a row of the tile is empty
-    Halide::Func read_keys{"read_keys"};  // (h, n): keys whose values are summed
-    Halide::Func sums{"sums"};            // (d, h, n)
+    Halide::Var d{"d"}, h{"h"}, n{"n"};  // n: item and tile of its rows
+    Halide::Func some{"some"};           // (h, n): 1 where a row of the tile is empty
+    Halide::Func sums{"sums"};           // (d, h, n)
     Halide::RDom looked_at, keys;
     Halide::RDom rows;  // of a tile; tiles
 
@@ -45,11 +44,10 @@ struct EmptyRowsGpu {
         some(h, n) = 0;
         some(h, n) = select(is_empty(looked_at, n), 1, some(h, n));
 
-        Expr is_read = some(h, n) != 0 && in_.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
-        read_keys(h, n) = select(is_read, key_count(n), 0);
-
         sums(d, h, n) = cast<double>(0);
-        keys.where(keys < read_keys(h, n));
+        // The keys that are read, as one number, so that the loop goes no further.
+        Expr is_read = some(h, n) != 0 && in_.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
+        keys.where(keys < select(is_read, key_count(n), 0));
         Expr key_row =
             clamp(item_number(in_.items, ATTNC_ITEM_KEY_ROW, item(n)) + keys, 0, in_.key_row_count - 1);
         sums(d, h, n) += cast<double>(in_.v(d, key_row, h / (in_.heads / in_.key_heads)));

@@ -107,10 +107,10 @@ public:
     template <typename U>
     using In = typename GpuAttend<T>::template Input<U>;
 
-    In<Buffer<float, 2>> key_bias{"key_bias"};        // (j, b)
-    In<Buffer<float, 4>> bias{"bias"};                // (j, i, h, b)
-    In<Buffer<uint8_t, 4>> keep_mask{"keep_mask"};    // (j, i, h, b)
-    In<Buffer<uint8_t, 4>> drop_mask{"drop_mask"};    // (j, i, h, b)
+    In<Buffer<float, 2>> key_bias{"key_bias"};      // (j, b)
+    In<Buffer<float, 4>> bias{"bias"};              // (j, i, h, b)
+    In<Buffer<uint8_t, 4>> keep_mask{"keep_mask"};  // (j, i, h, b)
+    In<Buffer<uint8_t, 4>> drop_mask{"drop_mask"};  // (j, i, h, b)
 
     void configure() {
         const KernelConfig kernel = this->kernel_config();

@@ -11,6 +11,8 @@
 namespace attnc::test {
 namespace {
 
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+
 using Strings = std::vector<std::string>;
 
 #define ATTNC_SKIP_WITHOUT_DEVICE()                                                                  \
@@ -33,8 +35,7 @@ TEST_P(StoredCalls, AreAnswered) {
     EXPECT_GT(report.at("passed"), report.at("skipped"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, StoredCalls, testing::Values("torch", "minilm", "onnx"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Folders, StoredCalls, testing::Values("torch", "minilm", "onnx"), name_of);
 
 class Layers : public testing::TestWithParam<const char*> {};
 
@@ -50,8 +51,7 @@ TEST_P(Layers, AreWithinTheirBounds) {
 INSTANTIATE_TEST_SUITE_P(Grid, Layers,
                          testing::Values("d512_h8_f32", "d384_h12_f32_causal", "d1024_h16_kv4_f32_noprobs",
                                          "d512_h4_f32_nomask", "d256_h4_f32_qknorm_rope",
-                                         "d128_h2_f32_alibi_softcap_sink_scores", "d512_h8_f32_noin_noout"),
-                         [](const auto& info) { return std::string(info.param); });
+                                         "d128_h2_f32_alibi_softcap_sink_scores", "d512_h8_f32_noin_noout"), name_of);
 
 TEST(Bench, TimesALayer) {
     ATTNC_SKIP_WITHOUT_DEVICE();

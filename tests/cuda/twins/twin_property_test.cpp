@@ -13,6 +13,8 @@
 namespace attnc::test {
 namespace {
 
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+
 const RunOptions kOnDevice = {.target = kDevice};
 
 class RandomCallsOnDevice : public ::testing::TestWithParam<const char*> {};
@@ -41,8 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, RandomCallsOnDevice,
                          ::testing::Values("d48_h3_f32_nomask", "d64_h4_kv2_f32_noprobs",
                                            "d40_h2_hd20_vhd40_f32_biaskv_zeroattn_sink",
                                            "d32_h2_f32_alibi_softcap_scores", "d32_h2_f32_qknorm_rope",
-                                           "d64_h4_f32_noin_noout_ropepairs"),
-                         [](const auto& info) { return std::string(info.param); });
+                                           "d64_h4_f32_noin_noout_ropepairs"), name_of);
 
 LayerCall padded_call() {
     LayerCall call = random_call("d32_h2_f32:b3_q40_kv70", 5);
