@@ -22,13 +22,13 @@ struct BuildTuning {
 };
 
 struct BuildRequest {
-    Config config;                     // as given; build_library completes and validates it
-    std::string name;                  // C identifier; empty: default_library_name(config)
-    std::vector<std::string> targets;  // as choose_targets takes them; empty: the usual CPU set
-    BuildTuning tuning;                // where schedules come from
-    std::string schedule;              // or: text laid over each CPU's default; nothing is looked up then
-    std::string cuda_schedule;         // text laid over the device's default
-    std::filesystem::path output;      // folder for the files; made if it isn't there
+    Config config;                       // as given; build_library completes and validates it
+    std::string name;                    // C identifier; empty: default_library_name(config)
+    std::vector<std::string> targets;    // as choose_targets takes them; empty: the usual CPU set
+    BuildTuning tuning;                  // where schedules come from
+    std::string schedule;                // or: text laid over each CPU's default; nothing is looked up then
+    std::string cuda_schedule;           // text laid over the device's default
+    std::filesystem::path output;        // folder for the files; made if it isn't there
     std::filesystem::path kernel_cache;  // folder with compiled kernels to take from and add to; empty: none
     Installation installation;           // of attnc; installation_of(path of the command)
     int jobs = 0;                        // worker processes at a time; 0: one per CPU this process may use

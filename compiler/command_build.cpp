@@ -51,10 +51,10 @@ void add_build_command(CLI::App& app) {
         "Name of the library and its function; default: attnc_ and the problem string, or the first "
         "words of a long one and a hash");
     command
-        ->add_option(
-            "--target", options->request.targets,
-            "Instruction sets, by Halide's names, and devices, separated by commas: cpu (the usual set), cuda, "
-            "cuda-sm_80 (with a cubin by ptxas); default: cpu")
+        ->add_option("--target", options->request.targets,
+                     "Instruction sets, by Halide's names, and devices, separated by commas: cpu (the usual "
+                     "set), cuda, "
+                     "cuda-sm_80 (with a cubin by ptxas); default: cpu")
         ->delimiter(',')
         ->allow_extra_args(false);
     add_tuning_options(*command, options->tuning);
@@ -68,7 +68,8 @@ void add_build_command(CLI::App& app) {
     command->add_option("--cuda-schedule", options->request.cuda_schedule,
                         "The same for CUDA: panel:64,attend.threads_y:16");
     command
-        ->add_option("--emit", options->emit, "Also write per kernel: asm (on a device PTX, too), stmt (Halide's statements), llvm")
+        ->add_option("--emit", options->emit,
+                     "Also write per kernel: asm (on a device PTX, too), stmt (Halide's statements), llvm")
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::IsMember({"asm", "stmt", "llvm"}));

@@ -67,15 +67,17 @@ void explain_device(const Config& config, const DeviceTarget& target) {
     const PlannedDevice planned = plan_device(config, target, "");
     fmt::print("\n{}: {}, by the model of what a kernel takes and does; there are no records for devices\n",
                target.name, planned.schedule_origin);
-    fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>18}\n", "kernel", "threads", "registers", "shared", "expected of peak");
+    fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>18}\n", "kernel", "threads", "registers", "shared",
+               "expected of peak");
     constexpr int kArchitecture = 80;
     const CudaDevice device = cuda_device(kArchitecture);
-    for (const int kernel : {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
-                             ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
+    for (const int kernel :
+         {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
+          ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
         const CudaResources taken = cuda_resources(planned.schedule, config, kernel);
         const CudaModel model = cuda_model(planned.schedule, config, kernel, device);
-        fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>17.0f}%\n", kernel_name(kernel), taken.threads, taken.registers,
-                   taken.shared_bytes, 100 * model.expected_fraction);
+        fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>17.0f}%\n", kernel_name(kernel), taken.threads,
+                   taken.registers, taken.shared_bytes, 100 * model.expected_fraction);
     }
     std::istringstream fields(to_string(planned.schedule));
     for (std::string field; std::getline(fields, field, ',');) fmt::print("  {}\n", field);
@@ -112,7 +114,9 @@ void add_explain_command(CLI::App& app) {
     command
         ->add_option("problem", options->problem, "Problem string: d512_h8_f32 or d512_h8_f32:b32_q50_kv50")
         ->required();
-    command->add_option("--target", options->targets, "Instruction sets and cuda, separated by commas; default: cpu")
+    command
+        ->add_option("--target", options->targets,
+                     "Instruction sets and cuda, separated by commas; default: cpu")
         ->delimiter(',')
         ->allow_extra_args(false);
     add_tuning_options(*command, options->tuning);

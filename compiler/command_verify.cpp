@@ -139,7 +139,9 @@ void add_verify_command(CLI::App& app) {
                         "Folders of case files, or files: build what each asks for, run, compare");
     command->add_option("--case", options->names,
                         "Only these cases, by their files' names without extension");
-    command->add_option("--target", options->targets, "Only these instruction sets, or cuda, separated by commas")
+    command
+        ->add_option("--target", options->targets,
+                     "Only these instruction sets, or cuda, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false);
     command->add_option("--seed", options->seed, "Of the first random call; default: 1");

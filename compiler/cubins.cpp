@@ -29,21 +29,23 @@ std::string version_in(const std::string& output) {
 
 void run_ptxas(const Ptxas& ptxas, const fs::path& ptx, int architecture, const fs::path& cubin,
                std::chrono::seconds time_limit) {
-    const ProcessResult result = run_process({ptxas.program.string(), fmt::format("-arch=sm_{}", architecture),
-                                              ptx.string(), "-o", cubin.string()},
-                                             time_limit);
+    const ProcessResult result =
+        run_process({ptxas.program.string(), fmt::format("-arch=sm_{}", architecture), ptx.string(), "-o",
+                     cubin.string()},
+                    time_limit);
     if (result.succeeded() && fs::exists(cubin)) return;
     std::string reason = last_line(result.output);
     if (reason.empty()) reason = describe_failure(result, time_limit);
-    throw std::runtime_error(fmt::format("ptxas makes no cubin for sm_{} of {}: {}", architecture,
-                                         ptx.stem().string(), reason));
+    throw std::runtime_error(
+        fmt::format("ptxas makes no cubin for sm_{} of {}: {}", architecture, ptx.stem().string(), reason));
 }
 
 Cubin assemble(const CompiledKernel& kernel, int architecture, const Ptxas& ptxas, const KernelCache* cache,
                const WorkerOptions& options) {
     const fs::path ptx = device_code_file(kernel.object);
-    Cubin cubin = {.architecture = architecture,
-                   .file = fs::path(kernel.object).replace_extension(fmt::format(".sm_{}.cubin", architecture))};
+    Cubin cubin = {
+        .architecture = architecture,
+        .file = fs::path(kernel.object).replace_extension(fmt::format(".sm_{}.cubin", architecture))};
     // The text names all that decides the cubin but the assembler.
     const std::string key = fmt::format("cubin\n{}\n{}\n{}", ptxas.version, architecture, read_file(ptx));
     if (cache != nullptr) {

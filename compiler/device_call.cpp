@@ -16,9 +16,9 @@ size_t span_bytes(const attnc_tensor& tensor) {
         if (tensor.extent[n] == 0) return 0;
         elements += (tensor.extent[n] - 1) * tensor.stride[n];
     }
-    const size_t element = tensor.dtype == ATTNC_U8                                   ? 1
+    const size_t element = tensor.dtype == ATTNC_U8                                 ? 1
                            : tensor.dtype == ATTNC_I64 || tensor.dtype == ATTNC_F64 ? 8
-                                                                                      : 4;
+                                                                                    : 4;
     return static_cast<size_t>(elements) * element;
 }
 
@@ -67,8 +67,8 @@ DeviceCall::DeviceCall(const attnc_layer* layer, const attnc_inputs& inputs, con
     for (attnc_tensor* tensor : {&out.out, &out.probs, &out.probs_averaged, &out.lse, &out.scores})
         move(*tensor, true);
     attnc_error error;
-    check_status(attnc_layer_workspace(layer, &inputs_, &outputs_, &run_, &run_.workspace_bytes, &error), error,
-                 "attnc_layer_workspace");
+    check_status(attnc_layer_workspace(layer, &inputs_, &outputs_, &run_, &run_.workspace_bytes, &error),
+                 error, "attnc_layer_workspace");
     workspace_ = std::make_unique<DeviceMemory>(layer, run_.workspace_bytes);
     run_.workspace = workspace_->data();
 }
@@ -105,7 +105,8 @@ void DeviceCall::wait() const {
 void DeviceCall::copy_outputs() const {
     for (const size_t n : results_) {
         const Copy& copy = copies_[n];
-        if (const size_t bytes = span_bytes(copy.host); bytes > 0) copy.memory->copy_out(copy.host.data, bytes);
+        if (const size_t bytes = span_bytes(copy.host); bytes > 0)
+            copy.memory->copy_out(copy.host.data, bytes);
     }
 }
 

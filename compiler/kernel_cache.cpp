@@ -62,8 +62,7 @@ std::optional<KernelInfo> KernelCache::take(const KernelJob& job, const fs::path
     std::string_view files = std::string_view(*bytes).substr(info_end + 1);
     const auto device_code = static_cast<size_t>(info.device_code_bytes);
     if (device_code > files.size()) return std::nullopt;
-    if (device_code > 0)
-        write_file(device_code_file(object), files.substr(files.size() - device_code));
+    if (device_code > 0) write_file(device_code_file(object), files.substr(files.size() - device_code));
     files.remove_suffix(device_code);
     write_file(object, files);
     return info;

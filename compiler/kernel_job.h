@@ -11,11 +11,11 @@
 namespace attnc {
 
 struct KernelJob {
-    std::string kernel;    // name of a generator: "attend"
-    std::string config;    // its parameter of that name: "hd64_vhd64"
-    std::string schedule;  // what the kernel depends on of the target's schedule text
-    std::string target;    // "x86-64-linux-avx2-fma-f16c"
-    std::string symbol;    // of the function; <symbol>_argv is what a library calls
+    std::string kernel;     // name of a generator: "attend"
+    std::string config;     // its parameter of that name: "hd64_vhd64"
+    std::string schedule;   // what the kernel depends on of the target's schedule text
+    std::string target;     // "x86-64-linux-avx2-fma-f16c"
+    std::string symbol;     // of the function; <symbol>_argv is what a library calls
     int64_t registers = 0;  // that a thread of a device may take; 0: any
 };
 
@@ -29,8 +29,8 @@ struct Emit {
 struct KernelInfo {
     // Names from ATTNC_ARGUMENTS, for a device from ATTNC_DEVICE_ARGUMENTS, in argv's order.
     std::vector<std::string> arguments;
-    int64_t scratch_bytes = 0;           // heap that one call takes at most
-    int64_t stack_bytes = 0;             // stack that one call takes at most
+    int64_t scratch_bytes = 0;  // heap that one call takes at most
+    int64_t stack_bytes = 0;    // stack that one call takes at most
     int64_t code_bytes = 0;
     int64_t device_code_bytes = 0;  // of a kernel for a device
 };

@@ -139,8 +139,8 @@ Json device_kernel_json(const PlannedKernel& kernel) {
     for (const Cubin& cubin : kernel.compiled.cubins)
         cubins[fmt::format("sm_{}", cubin.architecture)] = cubin.bytes;
     const KernelInfo& info = kernel.compiled.info;
-    return {{"name", kernel.job.kernel},        {"config", kernel.job.config},
-            {"arguments", info.arguments},      {"code_bytes", info.code_bytes},
+    return {{"name", kernel.job.kernel},           {"config", kernel.job.config},
+            {"arguments", info.arguments},         {"code_bytes", info.code_bytes},
             {"ptx_bytes", info.device_code_bytes}, {"cubin_bytes", cubins}};
 }
 
@@ -209,10 +209,10 @@ std::string describe_target(const Json& target) {
 
 std::string describe_device(const Json& device) {
     const Json& cubins = device.at("cubins");
-    std::string text = fmt::format("\n{}\n  schedule  {} ({})\n  code      PTX{}{}\n",
-                                   device.at("name").get<std::string>(), device.at("schedule").get<std::string>(),
-                                   device.at("schedule_origin").get<std::string>(),
-                                   cubins.empty() ? "" : "; cubins for ", cubins.empty() ? "" : joined(cubins));
+    std::string text =
+        fmt::format("\n{}\n  schedule  {} ({})\n  code      PTX{}{}\n", device.at("name").get<std::string>(),
+                    device.at("schedule").get<std::string>(), device.at("schedule_origin").get<std::string>(),
+                    cubins.empty() ? "" : "; cubins for ", cubins.empty() ? "" : joined(cubins));
     text += fmt::format("  {:<20}{:>10}{:>10}", "kernel", "host code", "ptx");
     for (const Json& name : cubins) text += fmt::format("{:>10}", name.get<std::string>());
     text += "\n";

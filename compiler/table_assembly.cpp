@@ -49,8 +49,9 @@ static_assert(sizeof(attnc_device_kernel) == 5 * 8 && offsetof(attnc_device_kern
               offsetof(attnc_device_kernel, image_count) == 32);
 static_assert(sizeof(attnc_device_layout) == 8 * 8 && offsetof(attnc_device_layout, panel) == 0 &&
               offsetof(attnc_device_layout, out_panel) == 8 && offsetof(attnc_device_layout, depth) == 16 &&
-              offsetof(attnc_device_layout, out_depth) == 24 && offsetof(attnc_device_layout, tile_kv) == 32 &&
-              offsetof(attnc_device_layout, split_kv) == 40 && offsetof(attnc_device_layout, tile_q) == 48 &&
+              offsetof(attnc_device_layout, out_depth) == 24 &&
+              offsetof(attnc_device_layout, tile_kv) == 32 && offsetof(attnc_device_layout, split_kv) == 40 &&
+              offsetof(attnc_device_layout, tile_q) == 48 &&
               offsetof(attnc_device_layout, decode_rows) == 56);
 static_assert(sizeof(attnc_device_entry) ==
                   10 * 8 + ATTNC_DEVICE_KERNEL_COUNT * sizeof(attnc_device_kernel) &&

@@ -39,7 +39,9 @@ constexpr std::string_view kCpu = "cpu", kCudaArchitecture = "cuda-sm_", kTwin =
 // PTX for this one runs on all that are newer.
 constexpr const char* kCudaHalide = "x86-64-linux-cuda-cuda_capability_70";
 constexpr const char* kTwinHalide = "x86-64-linux-opencl-cl_doubles";
-bool is_cuda_name(std::string_view name) { return name == kCudaTarget || name.starts_with(kCudaArchitecture); }
+bool is_cuda_name(std::string_view name) {
+    return name == kCudaTarget || name.starts_with(kCudaArchitecture);
+}
 
 // Of "cuda-sm_80".
 int architecture_of(std::string_view name) {
@@ -129,14 +131,14 @@ ChosenTargets choose_targets(const std::vector<std::string>& names) {
         } else if (name.starts_with(kBaseline)) {
             chosen.cpus.push_back(name);
         } else {
-            throw ConfigError(fmt::format(
-                "target '{}' is not supported: it does not start with {}, and is neither cpu nor cuda nor cuda-sm_80",
-                name, kBaseline));
+            throw ConfigError(
+                fmt::format("target '{}' is not supported: it does not start with {}, and is neither cpu nor "
+                            "cuda nor cuda-sm_80",
+                            name, kBaseline));
         }
     }
     if (!chosen.cpus.empty() || !chosen.device) chosen.cpus = order_targets(chosen.cpus);
-    if (chosen.device)
-        std::sort(chosen.device->architectures.begin(), chosen.device->architectures.end());
+    if (chosen.device) std::sort(chosen.device->architectures.begin(), chosen.device->architectures.end());
     return chosen;
 }
 

@@ -72,7 +72,8 @@ const char* device_kernel_name(int kernel) {
 }
 
 std::string device_kernel_config(const Config& config, int kernel) {
-    KernelConfig parts{.head_dim = padded_head(config.head_dim), .v_head_dim = padded_head(config.v_head_dim)};
+    KernelConfig parts{.head_dim = padded_head(config.head_dim),
+                       .v_head_dim = padded_head(config.v_head_dim)};
     if (is_for_any_heads(kernel)) parts.head_dim = parts.v_head_dim = ATTNC_HEAD_ALIGN;
     parts.softcap = config.softcap && has_score_steps(kernel);
     parts.alibi = config.alibi && has_score_steps(kernel);

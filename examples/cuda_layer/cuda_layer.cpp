@@ -61,10 +61,12 @@ public:
     void* data() const { return data_; }
     attnc_tensor tensor() const { return attnc_tensor_3d(ATTNC_F32, data_, kBatch, kSeq, kModel); }
     void copy_in(const Floats& from) {
-        check(attnc_device_copy_in(layer_.c(), data_, from.data(), from.size() * sizeof(float), nullptr, &error_));
+        check(attnc_device_copy_in(layer_.c(), data_, from.data(), from.size() * sizeof(float), nullptr,
+                                   &error_));
     }
     void copy_out(Floats& to) {  // waits for the work that the device was given before
-        check(attnc_device_copy_out(layer_.c(), to.data(), data_, to.size() * sizeof(float), nullptr, &error_));
+        check(
+            attnc_device_copy_out(layer_.c(), to.data(), data_, to.size() * sizeof(float), nullptr, &error_));
     }
 
 private:
@@ -118,7 +120,8 @@ double largest_norm(const Floats& rows) {
 // roundings of the sum of their absolute values, which is at most the product of both norms. Attention's weights add up to 1,
 // so that values pass their error on, and what its own steps add is less than another projection's.
 double allowed_difference(const Weights& w, const Floats& x) {
-    const double rounding = kModel * double{std::numeric_limits<float>::epsilon()} / 2, width = std::sqrt(kModel);
+    const double rounding = kModel * double{std::numeric_limits<float>::epsilon()} / 2,
+                 width = std::sqrt(kModel);
     const double value = largest_norm(w.wv) * largest_norm(x), out = largest_norm(w.wo) * width * value;
     const double passed_on = largest_norm(w.wo) * width * (2 * rounding * value);
     return 2 * (passed_on + rounding * out);  // both are off

@@ -45,8 +45,7 @@ public:
 
     void generate() {
         const CudaSchedule schedule = cuda_schedule();
-        const int head = static_cast<int>(kernel_config().head_dim);
-        aligned_rows(y, head);
+        const Expr head = head_of_y();
         y.dim(1).set_bounds(0, x.dim(1).extent());
         ProjectionGpu stage = project(schedule.params.project_heads, schedule.layout.panel);
         // In fours: a head is a multiple of them.
@@ -58,6 +57,16 @@ public:
           clamp(stage.row(), 0, x.dim(1).extent() - 1), clamp(plane, 0, y.dim(2).extent() - 1)) =
             stage.result();
         schedule_projection_gpu(stage, y, schedule.params.project_heads, true);
+    }
+
+private:
+    // Features of a padded head, which y's rows have: of Q and K, or of V. A constant where these agree.
+    Expr head_of_y() {
+        const KernelConfig kernel = kernel_config();
+        aligned_rows(y, kernel.head_dim);
+        if (kernel.head_dim == kernel.v_head_dim) return static_cast<int>(kernel.head_dim);
+        y.dim(0).set_bounds(0, y.dim(0).extent() / kQuad * kQuad);
+        return y.dim(0).extent();
     }
 };
 

@@ -79,9 +79,9 @@ TEST(CudaBuild, PutsThePtxOfEveryKernelIntoTheTableOnce) {
         EXPECT_GT(kernel.at("ptx_bytes"), 0);
         EXPECT_TRUE(kernel.at("cubin_bytes").empty());
     }
-    EXPECT_THAT(names, ElementsAre("fill_items", "project_heads", "project_out", "attend", "attend_suspects",
-                                   "attend_guarded", "attend_decode", "attend_merge", "fill_empty",
-                                   "attend_lse"));
+    EXPECT_THAT(names,
+                ElementsAre("fill_items", "project_heads", "project_out", "attend", "attend_suspects",
+                            "attend_guarded", "attend_decode", "attend_merge", "fill_empty", "attend_lse"));
     EXPECT_EQ(count_of(".address_size 64", contents(folder / "out/libsmall.a")), names.size());
     EXPECT_THAT(contents(folder / "out/small.h"), HasSubstr(" *   x86-64-linux\n *   cuda\n"));
     EXPECT_THAT(contents(folder / "out/small.pc"), HasSubstr("-lattnc_runtime -pthread -ldl\n"));
@@ -104,8 +104,8 @@ TEST(CudaBuild, MakesLibrariesForADeviceAlone) {
     EXPECT_TRUE(manifest_in(folder / "out").at("targets").empty());
     const CommandResult shown = run_attnc({"show", folder / "out/libsmall.a"});
     EXPECT_EQ(shown.exit_code, 0);
-    EXPECT_THAT(shown.output, AllOf(HasSubstr("\ncuda\n  schedule  panel:128,"), HasSubstr("  code      PTX\n"),
-                                    HasSubstr("\n  attend_decode ")));
+    EXPECT_THAT(shown.output, AllOf(HasSubstr("\ncuda\n  schedule  panel:128,"),
+                                    HasSubstr("  code      PTX\n"), HasSubstr("\n  attend_decode ")));
 }
 
 TEST(CudaBuild, CpuIsTheUsualSet) {
@@ -128,8 +128,9 @@ TEST(CudaBuild, GivesTheSameBytesInAnyFolderWithAnyJobsAndFromTheCache) {
 
 TEST(CudaBuild, OverridesTheSchedule) {
     const TestFolder folder;
-    const CommandResult result = run_attnc(
-        build_for("cuda") + Strings{"--cuda-schedule", "split_kv:1024,project_heads.unroll:16", "-o", folder / "out"});
+    const CommandResult result =
+        run_attnc(build_for("cuda") +
+                  Strings{"--cuda-schedule", "split_kv:1024,project_heads.unroll:16", "-o", folder / "out"});
     ASSERT_EQ(result.exit_code, 0) << result.output;
     const Json device = manifest_in(folder / "out").at("device");
     EXPECT_EQ(device.at("layout").at("split_kv"), 1024);
@@ -156,9 +157,10 @@ TEST(CudaBuild, SaysWhatCubinsAreMissing) {
     const CommandResult result =
         run_attnc(build_for("cuda-sm_80") + Strings{"-o", folder / "out"}, tools.environment());
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_EQ(result.output,
-              "attnc: ptxas not found on PATH: cubins are assembled by it (CUDA toolkit); target cuda without an "
-              "architecture does without\n");
+    EXPECT_EQ(
+        result.output,
+        "attnc: ptxas not found on PATH: cubins are assembled by it (CUDA toolkit); target cuda without an "
+        "architecture does without\n");
     EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
@@ -166,8 +168,8 @@ TEST(CudaBuild, HasACubinForEachArchitectureBesideThePtx) {
     const TestFolder folder;
     const Tools tools;
     tools.add_ptxas("echo \"cubin $1 of $(/usr/bin/basename $2)\" > $4");
-    const CommandResult result = run_attnc(build_for("cuda-sm_90,cuda-sm_80,cuda") + Strings{"-o", folder / "out"},
-                                           tools.environment());
+    const CommandResult result = run_attnc(
+        build_for("cuda-sm_90,cuda-sm_80,cuda") + Strings{"-o", folder / "out"}, tools.environment());
     ASSERT_EQ(result.exit_code, 0) << result.output;
     const Json device = manifest_in(folder / "out").at("device");
     EXPECT_EQ(device.at("cubins"), (Json{"sm_80", "sm_90"}));
@@ -194,8 +196,9 @@ TEST(CudaBuild, SaysWhatTheAssemblerSaid) {
         run_attnc(build_for("cuda-sm_70") + Strings{"-o", folder / "out", "-j", "1"}, tools.environment());
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.output,
-                testing::MatchesRegex("attnc: ptxas makes no cubin for sm_70 of attnc_device_[a-z_]+: ptxas fatal   : "
-                                      "Value sm_70 is not defined for option gpu-name\n"));
+                testing::MatchesRegex(
+                    "attnc: ptxas makes no cubin for sm_70 of attnc_device_[a-z_]+: ptxas fatal   : "
+                    "Value sm_70 is not defined for option gpu-name\n"));
     EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
@@ -203,8 +206,8 @@ TEST(CudaBuild, AssemblesTheSameCubinsEveryTime) {
     if (find_program("ptxas").empty()) GTEST_SKIP() << "ptxas is not on PATH";
     const TestFolder folder;
     for (const char* out : {"one", "two"}) {
-        const CommandResult result = run_attnc(build_for("cuda-sm_90") + Strings{"-o", folder / out},
-                                               {{"ATTNC_KERNEL_CACHE", ""}});
+        const CommandResult result =
+            run_attnc(build_for("cuda-sm_90") + Strings{"-o", folder / out}, {{"ATTNC_KERNEL_CACHE", ""}});
         ASSERT_EQ(result.exit_code, 0) << result.output;
     }
     expect_same_files(folder / "one", folder / "two");

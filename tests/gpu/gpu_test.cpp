@@ -27,8 +27,8 @@ TEST_P(StoredCalls, AreAnswered) {
     ATTNC_SKIP_WITHOUT_DEVICE();
     const TestFolder folder;
     const CommandResult result =
-        run_attnc({"verify", "--cases", ATTNC_TEST_DATA "/vectors/" + std::string(GetParam()), "--target", "cuda",
-                   "--json", folder / "outcomes.json"});
+        run_attnc({"verify", "--cases", ATTNC_TEST_DATA "/vectors/" + std::string(GetParam()), "--target",
+                   "cuda", "--json", folder / "outcomes.json"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     const auto report = nlohmann::json::parse(contents(folder / "outcomes.json"));
     EXPECT_EQ(report.at("failed"), 0);
@@ -42,16 +42,19 @@ class Layers : public testing::TestWithParam<const char*> {};
 TEST_P(Layers, AreWithinTheirBounds) {
     ATTNC_SKIP_WITHOUT_DEVICE();
     const TestFolder folder;
-    const CommandResult built = run_attnc({"build", GetParam(), "--name", "layer", "--target", "cuda", "-o", folder / "out"});
+    const CommandResult built =
+        run_attnc({"build", GetParam(), "--name", "layer", "--target", "cuda", "-o", folder / "out"});
     ASSERT_EQ(built.exit_code, 0) << built.output;
-    const CommandResult result = run_attnc({"verify", folder / "out/liblayer.a", "--target", "cuda", "--count", "50"});
+    const CommandResult result =
+        run_attnc({"verify", folder / "out/liblayer.a", "--target", "cuda", "--count", "50"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(Grid, Layers,
                          testing::Values("d512_h8_f32", "d384_h12_f32_causal", "d1024_h16_kv4_f32_noprobs",
                                          "d512_h4_f32_nomask", "d256_h4_f32_qknorm_rope",
-                                         "d128_h2_f32_alibi_softcap_sink_scores", "d512_h8_f32_noin_noout"), name_of);
+                                         "d128_h2_f32_alibi_softcap_sink_scores", "d512_h8_f32_noin_noout"),
+                         name_of);
 
 TEST(Bench, TimesALayer) {
     ATTNC_SKIP_WITHOUT_DEVICE();
@@ -67,7 +70,8 @@ TEST(WithoutADevice, CommandsSaySo) {
     const CommandResult bench = run_attnc({"bench", "d512_h8_f32:b1_q5", "--target", "cuda"});
     EXPECT_EQ(bench.exit_code, 1);
     EXPECT_EQ(bench.output, "attnc: this machine cannot run cuda: it has no driver or no device\n");
-    const CommandResult verify = run_attnc({"verify", "--cases", ATTNC_TEST_DATA "/vectors/minilm", "--target", "cuda"});
+    const CommandResult verify =
+        run_attnc({"verify", "--cases", ATTNC_TEST_DATA "/vectors/minilm", "--target", "cuda"});
     EXPECT_EQ(verify.exit_code, 1);
     EXPECT_EQ(verify.output,
               "layer0: skipped, this machine has no CUDA device\n"

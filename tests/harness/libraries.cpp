@@ -70,7 +70,8 @@ private:
 const attnc_library* library_of(const BuildRequest& request) {
     static Workshop workshop;
     static std::map<std::string, LoadedLibrary> libraries;
-    std::string key = to_string(complete(request.config)) + " " + request.schedule + " " + request.cuda_schedule;
+    std::string key =
+        to_string(complete(request.config)) + " " + request.schedule + " " + request.cuda_schedule;
     for (const std::string& target : request.targets) key += " " + target;
     auto found = libraries.find(key);
     if (found == libraries.end()) found = libraries.emplace(key, workshop.build(request)).first;
@@ -91,7 +92,8 @@ constexpr const char* kTwinSchedule =
 
 // The stand-in for the driver under the driver's own name, and what twins launch by. Empty: both are there.
 std::string load_twin_parts() {
-    ::setenv("HL_OCL_DEVICE_TYPE", "cpu", 1);  // PoCL's device is a CPU, and Halide's runtime would take a GPU first
+    ::setenv("HL_OCL_DEVICE_TYPE", "cpu",
+             1);  // PoCL's device is a CPU, and Halide's runtime would take a GPU first
     void* const open_cl = ::dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (open_cl == nullptr) return "libOpenCL.so.1 is missing: apt-get install pocl-opencl-icd";
     using GetPlatforms = int (*)(unsigned, void**, unsigned*);

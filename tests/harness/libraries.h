@@ -28,8 +28,8 @@ const attnc_library* twin_library_of(const Config& config, const std::string& cu
 // Why no twin can run here; empty: one can.
 const std::string& missing_twins();
 
-#define ATTNC_SKIP_WITHOUT_TWINS()                                                                       \
-    do {                                                                                                 \
+#define ATTNC_SKIP_WITHOUT_TWINS()                                                                   \
+    do {                                                                                             \
         if (!::attnc::test::missing_twins().empty()) GTEST_SKIP() << ::attnc::test::missing_twins(); \
     } while (false)
 

@@ -12,10 +12,11 @@
 namespace attnc::test {
 namespace {
 
-const char* const kProblems[] = {"d32_h2_f32",        "d32_h2_f32_noin",      "d32_h2_f32_noout",
-                                 "d32_h2_f32_nomask", "d32_h2_f32_noprobs",   "d32_h2_f32_alibi_nomask",
-                                 "d32_h2_f32_sink",   "d32_h2_f32_scores",    "d32_h2_f32_softcap_nomask",
-                                 "d32_h2_f32_qknorm", "d32_h2_f32_ropepairs", "d32_h2_f32_rope_biaskv_zeroattn"};
+const char* const kProblems[] = {
+    "d32_h2_f32",        "d32_h2_f32_noin",      "d32_h2_f32_noout",
+    "d32_h2_f32_nomask", "d32_h2_f32_noprobs",   "d32_h2_f32_alibi_nomask",
+    "d32_h2_f32_sink",   "d32_h2_f32_scores",    "d32_h2_f32_softcap_nomask",
+    "d32_h2_f32_qknorm", "d32_h2_f32_ropepairs", "d32_h2_f32_rope_biaskv_zeroattn"};
 
 TEST(DeviceKernels, AreThoseThatTheRuntimeCalls) {
     for (const char* const problem : kProblems) {

@@ -34,7 +34,8 @@ const OpenCl& open_cl() {
         void* const library = ::dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_GLOBAL);
         OpenCl found = {};
         if (library == nullptr) return found;
-        found.create_buffer = reinterpret_cast<decltype(found.create_buffer)>(::dlsym(library, "clCreateBuffer"));
+        found.create_buffer =
+            reinterpret_cast<decltype(found.create_buffer)>(::dlsym(library, "clCreateBuffer"));
         found.release_buffer =
             reinterpret_cast<decltype(found.release_buffer)>(::dlsym(library, "clReleaseMemObject"));
         found.finish = reinterpret_cast<decltype(found.finish)>(::dlsym(library, "clFinish"));
@@ -46,9 +47,7 @@ const OpenCl& open_cl() {
 std::mutex launching;       // one at a time: Halide's runtime has one context
 char last_error[256] = "";  // that Halide's runtime reported
 
-void keep_error(void*, const char* message) {
-    std::snprintf(last_error, sizeof last_error, "%s", message);
-}
+void keep_error(void*, const char* message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
 
 int fail(void* user_context, int code, const char* text) {
     auto* task = static_cast<attnc_task*>(user_context);
@@ -118,8 +117,8 @@ void attnc_abi1_opencl_finalize_kernels(void*, void* state) {
     halide_opencl_finalize_kernels(nullptr, state);
 }
 
-int attnc_abi1_opencl_run(void* user_context, void* state, const char* name, int grid_x, int grid_y, int grid_z,
-                          int block_x, int block_y, int block_z, int shared_bytes, size_t* sizes,
+int attnc_abi1_opencl_run(void* user_context, void* state, const char* name, int grid_x, int grid_y,
+                          int grid_z, int block_x, int block_y, int block_z, int shared_bytes, size_t* sizes,
                           void** arguments, int8_t* is_buffer) {
     const std::lock_guard<std::mutex> lock(launching);
     void *context = nullptr, *queue = nullptr;

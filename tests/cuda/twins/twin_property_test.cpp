@@ -36,14 +36,15 @@ TEST_P(RandomCallsOnDevice, AreWithinTheirBounds) {
             ++refused;
         }
     }
-    EXPECT_LT(refused, kCalls / 2);
+    EXPECT_LE(refused, kCalls / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, RandomCallsOnDevice,
                          ::testing::Values("d48_h3_f32_nomask", "d64_h4_kv2_f32_noprobs",
                                            "d40_h2_hd20_vhd40_f32_biaskv_zeroattn_sink",
                                            "d32_h2_f32_alibi_softcap_scores", "d32_h2_f32_qknorm_rope",
-                                           "d64_h4_f32_noin_noout_ropepairs"), name_of);
+                                           "d64_h4_f32_noin_noout_ropepairs"),
+                         name_of);
 
 LayerCall padded_call() {
     LayerCall call = random_call("d32_h2_f32:b3_q40_kv70", 5);
