@@ -220,9 +220,8 @@ typedef struct attnc_layer_options {
      * allowed; of 64-bit numbers the low 32 bits count. In packed batches seq_q and seq_kv, of masks and outputs too, are
      * the rows of query and of key, and rows of no item are written as well. The form of attention depends on seq_q and
      * seq_kv, not on lengths.
-     * ATTNC_NOT_SUPPORTED on a device: caches, attnc_memory_project, attnc_layer_rotate; keep_mask together with
-     * key_keep_mask, and drop_mask together with key_drop_mask; a block_keep_mask of blocks other than 16 by 16; packed
-     * batches with query_lengths, and with rotary positions that are not given for each row. */
+     * ATTNC_NOT_SUPPORTED on a device: caches, attnc_memory_project, attnc_layer_rotate; packed batches with query_lengths,
+     * and with rotary positions that are not given for each row. */
     const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;

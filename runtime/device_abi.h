@@ -64,6 +64,12 @@
  * rotary_rows    positions, position_offsets, given, table_cos (r, t), table_sin (r, t) -> cos_table (r, m), sin_table (r, m): the
  *     caller's own table instead; positions outside of it become the nearest
  * rotate_heads   cos_table (r, m), sin_table (r, m), x (d, m, h) -> y (d, m, h): as of the CPU. y may be x.
+ * fill_key_bias  bias, key_bias_in, keep_mask, key_keep_mask, drop_mask, key_drop_mask (j, b), given -> key_bias (j, b)
+ *     What a call gives per key, with any strides, as one number to add: the sum of the biases, at least the lowest finite
+ *     number; -inf where a bias is, or a mask drops the key. `given` (ATTNC_GIVEN_*) says which are read, the others are any
+ *     valid buffers of these extents.
+ * fill_key_blocks  block_keep_mask (kb, qb, h, b), block_q, block_kv -> key_blocks (jb, ib, h, b): a mask, with any strides, of blocks
+ *     of block_q queries and block_kv keys, multiples of 16, as the granules of 16 x 16 that attention takes.
  */
 #define ATTNC_DEVICE_KERNELS(X)         \
     X(FILL_ITEMS, fill_items)           \
@@ -85,7 +91,9 @@
     X(NORM_HEADS, norm_heads)           \
     X(ROTARY_ANGLES, rotary_angles)     \
     X(ROTARY_ROWS, rotary_rows)         \
-    X(ROTATE_HEADS, rotate_heads)
+    X(ROTATE_HEADS, rotate_heads)       \
+    X(FILL_KEY_BIAS, fill_key_bias)     \
+    X(FILL_KEY_BLOCKS, fill_key_blocks)
 
 /* Arguments of kernels for a device: X(id, name). A kernel with an argument of any other name does not build. */
 #define ATTNC_DEVICE_ARGUMENTS(X)         \
@@ -143,7 +151,13 @@
     X(TABLE_COS, table_cos)               \
     X(TABLE_SIN, table_sin)               \
     X(COS_TABLE, cos_table)               \
-    X(SIN_TABLE, sin_table)
+    X(SIN_TABLE, sin_table)               \
+    X(KEY_BIAS_IN, key_bias_in)           \
+    X(KEY_KEEP_MASK, key_keep_mask)       \
+    X(KEY_DROP_MASK, key_drop_mask)       \
+    X(BLOCK_KEEP_MASK, block_keep_mask)   \
+    X(BLOCK_Q, block_q)                   \
+    X(BLOCK_KV, block_kv)
 
 #define ATTNC_X(id, name) ATTNC_DEVICE_KERNEL_##id,
 enum { ATTNC_DEVICE_KERNELS(ATTNC_X) ATTNC_DEVICE_KERNEL_COUNT };
@@ -165,7 +179,7 @@ enum {
     ATTNC_ITEM_COLUMNS
 };
 
-/* Bits of `given`: tables that are read. */
+/* Bits of `given`: tables and masks that are read. */
 enum {
     ATTNC_GIVEN_QUERY_LENGTHS = 1,
     ATTNC_GIVEN_KEY_LENGTHS = 2,
@@ -173,7 +187,13 @@ enum {
     ATTNC_GIVEN_QUERY_STARTS = 8,
     ATTNC_GIVEN_KEY_STARTS = 16,
     ATTNC_GIVEN_POSITIONS = 32,
-    ATTNC_GIVEN_POSITION_OFFSETS = 64
+    ATTNC_GIVEN_POSITION_OFFSETS = 64,
+    ATTNC_GIVEN_BIAS = 128,
+    ATTNC_GIVEN_KEY_BIAS = 256,
+    ATTNC_GIVEN_KEEP_MASK = 512,
+    ATTNC_GIVEN_KEY_KEEP_MASK = 1024,
+    ATTNC_GIVEN_DROP_MASK = 2048,
+    ATTNC_GIVEN_KEY_DROP_MASK = 4096
 };
 
 /* The diagonal of a call. */

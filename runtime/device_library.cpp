@@ -87,6 +87,14 @@ int64_t arguments_of(int kernel) {
             return kPositions | bits(ATTNC_DEVICE_ARGUMENT_FREQUENCIES, ATTNC_DEVICE_ARGUMENT_MAGNITUDE);
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
             return kPositions | bits(ATTNC_DEVICE_ARGUMENT_TABLE_COS, ATTNC_DEVICE_ARGUMENT_TABLE_SIN);
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_BIAS, ATTNC_DEVICE_ARGUMENT_KEY_BIAS_IN,
+                                   ATTNC_DEVICE_ARGUMENT_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_KEY_KEEP_MASK,
+                                   ATTNC_DEVICE_ARGUMENT_DROP_MASK, ATTNC_DEVICE_ARGUMENT_KEY_DROP_MASK,
+                                   ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_KEY_BIAS);
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_BLOCK_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_BLOCK_Q,
+                                   ATTNC_DEVICE_ARGUMENT_BLOCK_KV, ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS);
         default:  // rotate_heads
             return kCopy | kTables;
     }
@@ -191,6 +199,9 @@ bool device_calls(int64_t flags, int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_ROTATE_HEADS:
             return has(ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS);
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+            return has(ATTNC_CONFIG_MASKS);
         default:
             return true;
     }

@@ -20,6 +20,8 @@ bool is_for_any_heads(int kernel) {
         case ATTNC_DEVICE_KERNEL_AVERAGE_PROBS:
         case ATTNC_DEVICE_KERNEL_ROTARY_ANGLES:
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return true;
         default:
             return false;
@@ -62,6 +64,8 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_ROTARY_ANGLES, rotary);
     add(ATTNC_DEVICE_KERNEL_ROTARY_ROWS, rotary);
     add(ATTNC_DEVICE_KERNEL_ROTATE_HEADS, rotary);
+    add(ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS, config.masks);
+    add(ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS, config.masks);
     return kernels;
 }
 

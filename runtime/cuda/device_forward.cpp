@@ -11,6 +11,7 @@ Address address_of(const void* memory) { return reinterpret_cast<Address>(memory
 
 attnc_status run_wave(DeviceWave& wave) {
     ATTNC_TRY(fill_tables(wave));
+    ATTNC_TRY(make_masks(wave));
     ATTNC_TRY(project_tokens(wave));
     ATTNC_TRY(attend_items(wave));
     ATTNC_TRY(write_pairs(wave));

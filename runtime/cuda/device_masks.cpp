@@ -1,11 +1,13 @@
 #include "runtime/cuda/device_masks.h"
 
+#include "runtime/cuda/device_key_masks.h"
 #include "runtime/key_blocks.h"
+#include "runtime/plan.h"
 
 namespace attnc::cuda {
 namespace {
 
-// Of `items` and `heads` as a buffer has them; a mask that isn't read is any memory, all elements in one place.
+// Of the items and heads of a slice of a wave; a mask that isn't read is any memory, all elements in one place.
 struct MaskSizes {
     int64_t keys, queries;
 };
@@ -15,8 +17,7 @@ Buffer<4> mask_buffer(const DeviceWave& w, const MaskView& view, bool used, Hali
         return Buffer<4>(on_device(w.layer.anything()), type,
                          {{sizes.keys, 0}, {sizes.queries, 0}, {s.heads, 0}, {s.items, 0}});
     }
-    const int64_t first =
-        ((w.first + s.item) * view.batch_stride + s.head * view.head_stride) * (type.bits / 8);
+    const int64_t first = (s.item * view.batch_stride + s.head * view.head_stride) * (type.bits / 8);
     return Buffer<4>(on_device(static_cast<const unsigned char*>(view.data) + first), type,
                      {{sizes.keys, view.key_stride},
                       {sizes.queries, view.query_stride},
@@ -27,17 +28,24 @@ Buffer<4> mask_buffer(const DeviceWave& w, const MaskView& view, bool used, Hali
 Buffer<2> key_mask_buffer(const DeviceWave& w, const MaskView& view, bool used, const Slice& s,
                           int64_t keys) {
     if (!used) return Buffer<2>(on_device(w.layer.anything()), kFloat32, {{keys, 0}, {s.items, 0}});
-    return Buffer<2>(on_device(static_cast<const float*>(view.data) + (w.first + s.item) * view.batch_stride),
-                     kFloat32, {{keys, view.key_stride}, {s.items, view.batch_stride}});
+    return Buffer<2>(on_device(static_cast<const float*>(view.data) + s.item * view.batch_stride), kFloat32,
+                     {{keys, view.key_stride}, {s.items, view.batch_stride}});
+}
+
+// The number that is added per key: made of the call's masks, or the caller's own.
+MaskView key_bias_of(const DeviceWave& w) {
+    if (w.plan.made_key_bias.present) return made_key_bias(w);
+    const MaskView* in_place = use_masks(w.request).in_place;
+    return in_place != nullptr ? w.of_wave(*in_place, kFloat) : MaskView{};
+}
+
+MaskView key_blocks_of(const DeviceWave& w) {
+    return w.plan.made_key_blocks.present ? made_key_blocks(w) : w.of_wave(w.request.block_keep_mask.view, 1);
 }
 
 // The first head of K and V that some heads have, and how many.
 int64_t kv_head(const DeviceWave& w, const Slice& s) { return s.head / w.layer.group(); }
 int64_t kv_heads(const DeviceWave& w, const Slice& s) { return most(s.heads / w.layer.group(), 1); }
-
-const MaskView& either(const MaskView& each, const MaskView& per_key) {
-    return each.present ? each : per_key;
-}
 
 }  // namespace
 
@@ -104,15 +112,14 @@ ScoreArguments::ScoreArguments(const DeviceWave& w, const Keys& keys, const Slic
       qk_scale_(w.layer.qk_scale) {}
 
 MaskArguments::MaskArguments(const DeviceWave& w, const Keys& keys, const Slice& s)
-    : key_bias_(key_mask_buffer(w, w.request.key_bias, (keys.flags & ATTNC_MASK_KEY_BIAS) != 0, s, keys.seq)),
-      bias_(mask_buffer(w, w.request.bias, (keys.flags & ATTNC_MASK_BIAS) != 0, kFloat32, s,
+    : key_bias_(key_mask_buffer(w, key_bias_of(w), (keys.flags & ATTNC_MASK_KEY_BIAS) != 0, s, keys.seq)),
+      bias_(mask_buffer(w, w.of_wave(w.request.bias, kFloat), (keys.flags & ATTNC_MASK_BIAS) != 0, kFloat32,
+                        s, {keys.seq, w.request.seq_q})),
+      keep_(mask_buffer(w, w.of_wave(w.request.keep_mask, 1), (keys.flags & ATTNC_MASK_KEEP) != 0, kUint8, s,
                         {keys.seq, w.request.seq_q})),
-      keep_(mask_buffer(w, either(w.request.keep_mask, w.request.key_keep_mask),
-                        (keys.flags & ATTNC_MASK_KEEP) != 0, kUint8, s, {keys.seq, w.request.seq_q})),
-      drop_(mask_buffer(w, either(w.request.drop_mask, w.request.key_drop_mask),
-                        (keys.flags & ATTNC_MASK_DROP) != 0, kUint8, s, {keys.seq, w.request.seq_q})),
-      key_blocks_(mask_buffer(w, w.request.block_keep_mask.view, (keys.flags & ATTNC_MASK_BLOCKS) != 0,
-                              kUint8, s,
+      drop_(mask_buffer(w, w.of_wave(w.request.drop_mask, 1), (keys.flags & ATTNC_MASK_DROP) != 0, kUint8, s,
+                        {keys.seq, w.request.seq_q})),
+      key_blocks_(mask_buffer(w, key_blocks_of(w), (keys.flags & ATTNC_MASK_BLOCKS) != 0, kUint8, s,
                               {divide_up(keys.seq, kGranule), divide_up(w.request.seq_q, kGranule)})),
       alibi_slopes_(
           on_device(w.layer.alibi_slopes != nullptr ? w.layer.alibi_slopes + s.head

@@ -3,6 +3,7 @@
 #include "runtime/arithmetic.h"
 #include "runtime/carve.h"
 #include "runtime/key_blocks.h"
+#include "runtime/plan.h"
 #include "runtime/text.h"
 
 namespace attnc::cuda {
@@ -12,9 +13,11 @@ namespace {
 // An item longer than that is a wave by itself.
 constexpr int64_t kWaveRows = 16384;
 
-// Bytes of the results of splits, and of probabilities that are only averaged; an item alone may need more.
+// Bytes of the results of splits, of probabilities that are only averaged, and of masks that are made of the call's; an item
+// alone may need more.
 constexpr int64_t kSplitBytes = int64_t{256} << 20;
 constexpr int64_t kAverageBytes = int64_t{256} << 20;
+constexpr int64_t kMaskBytes = int64_t{256} << 20;
 
 int64_t wave_rows(const DeviceLayer& layer) { return least(kWaveRows, layer.max_rows); }
 
@@ -55,6 +58,8 @@ attnc_status lay_out(attnc_error* error, const DeviceLayer& layer, DevicePlan& p
     plan.context = carver.take(kFloat, {plan.rows_q, heads, layer.v_width});
     plan.row_stats = carver.take(kFloat, {2, heads, plan.rows_q});
     if (plan.owns_probs) plan.probs = carver.take(kFloat, {plan.probs_floats});
+    plan.key_bias = carver.take(kFloat, {plan.key_bias_floats});
+    plan.key_blocks = carver.take(1, {plan.key_blocks_bytes});
     if (carver.overflow()) return fail(error, ATTNC_TOO_LARGE, {"the size of the workspace overflows"});
     plan.bytes = carver.bytes();
     return ATTNC_OK;
@@ -64,32 +69,17 @@ int32_t flags_of(const DeviceLayer& layer, const Request& r) {
     int32_t flags = 0;
     if (layer.softcap != 0) flags |= ATTNC_MASK_SOFTCAP;
     if (layer.alibi_slopes != nullptr) flags |= ATTNC_MASK_ALIBI;
-    if (r.key_bias.present) flags |= ATTNC_MASK_KEY_BIAS;
-    if (r.bias.present) flags |= ATTNC_MASK_BIAS;
-    if (r.keep_mask.present || r.key_keep_mask.present) flags |= ATTNC_MASK_KEEP;
-    if (r.drop_mask.present || r.key_drop_mask.present) flags |= ATTNC_MASK_DROP;
-    if (r.block_keep_mask.view.present) flags |= ATTNC_MASK_BLOCKS;
+    const MaskUse use = use_masks(r);
+    if (use.key_addend) flags |= ATTNC_MASK_KEY_BIAS;
+    if (use.bias) flags |= ATTNC_MASK_BIAS;
+    if (use.keep) flags |= ATTNC_MASK_KEEP;
+    if (use.drop) flags |= ATTNC_MASK_DROP;
+    if (use.blocks) flags |= ATTNC_MASK_BLOCKS;
     return flags;
 }
 
 // What a device can't do yet.
 attnc_status check_supported(attnc_error* error, const DeviceLayer& layer, const Request& r) {
-    const struct {
-        const char *name, *other;
-        const MaskView &each, &per_key;
-    } pairs[] = {{"keep_mask", "key_keep_mask", r.keep_mask, r.key_keep_mask},
-                 {"drop_mask", "key_drop_mask", r.drop_mask, r.key_drop_mask}};
-    for (const auto& pair : pairs) {
-        if (!pair.each.present || !pair.per_key.present) continue;
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {pair.name, " and ", pair.other, " are given, a device takes one of them"});
-    }
-    const BlockMask& blocks = r.block_keep_mask;
-    if (blocks.view.present && (blocks.block_q != kGranule || blocks.block_kv != kGranule)) {
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {"block_keep_mask has blocks of ", blocks.block_q, " by ", blocks.block_kv,
-                     ", on a device they are ", kGranule, " by ", kGranule});
-    }
     if (!r.query_starts.present) return ATTNC_OK;
     if (r.query_lengths.present) {
         return fail(error, ATTNC_NOT_SUPPORTED,
@@ -159,6 +149,8 @@ attnc_status limit_pairs(attnc_error* error, const DeviceLayer& layer, const Req
                               output("scores", r.scores, scores)};
     const int64_t heads = layer.config.num_heads, pairs = product(r.seq_q, r.seq_kv + layer.appended);
     PairLimits limits = {plan.wave_items, heads};
+    limits.limit(plan.made_key_bias.batch_stride, 0, kFloat);
+    limits.limit(plan.made_key_blocks.batch_stride, plan.made_key_blocks.head_stride, 1);
     for (const PairView& view : views) {
         if (!view.used) continue;
         limits.limit(view.batch_stride, view.head_stride, view.size);
@@ -236,6 +228,11 @@ void set_parts(const DeviceLayer& layer, int64_t rows, int64_t parts, DevicePlan
     plan.part_stats = most(plan.part_stats, product(2 * layer.config.num_heads * rows, parts));
 }
 
+// Bytes for each item of the masks that are made, whichever are more.
+int64_t made_bytes(const DevicePlan& plan) {
+    return most(product(plan.made_key_bias.batch_stride, kFloat), plan.made_key_blocks.batch_stride);
+}
+
 void plan_waves(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
     const int64_t longest = most(most(r.seq_q, r.seq_kv), 1);
     plan.wave_items = least(r.batch, most(wave_rows(layer) / longest, 1));
@@ -248,6 +245,8 @@ void plan_waves(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
         if (rows->present && rows->batch_stride > 0)
             plan.wave_items = least(plan.wave_items, most(kMaxSpan / rows->batch_stride / 8, 1));
     }
+    if (const int64_t bytes = made_bytes(plan); bytes > 0)
+        plan.wave_items = least(plan.wave_items, most(kMaskBytes / bytes, 1));
     plan.rows_q = plan.wave_items * r.seq_q;
     plan.rows_kv = plan.wave_items * most(r.seq_kv, 1);
 }
@@ -259,12 +258,57 @@ attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Req
         return fail(error, ATTNC_TOO_LARGE,
                     {"a packed batch has ", r.batch, " items, on a device at most ", kMaxGrid});
     }
+    if (const int64_t bytes = made_bytes(plan); r.batch > 1 && product(r.batch, bytes) > kMaskBytes) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {"masks of a packed batch need ", product(r.batch, bytes),
+                     " bytes of the workspace, on a device at most ", kMaskBytes});
+    }
     // Each item has blocks of threads for all rows.
     const int64_t blocks = product(r.batch, divide_up(r.seq_q, layer.entry->layout.tile_q));
     if (blocks <= INT32_MAX) return ATTNC_OK;
     return fail(error, ATTNC_TOO_LARGE,
                 {"a packed batch has ", r.batch, " items and ", r.total_q,
                  " rows, more than a device can launch at once"});
+}
+
+// Everything per key becomes one number to add, unless it is one that can be added where it lies.
+MaskView plan_key_bias(const Request& r) {
+    const MaskUse use = use_masks(r);
+    if (!use.key_addend || use.in_place != nullptr) return {};
+    bool varies = false;
+    for (const MaskView* view :
+         {&r.keep_mask, &r.drop_mask, &r.bias, &r.key_keep_mask, &r.key_drop_mask, &r.key_bias}) {
+        varies = varies || (view->present && view->per_key && view->batch_stride != 0);
+    }
+    MaskView made = {};
+    made.present = made.per_key = true;
+    made.batch_stride = varies ? r.seq_kv : 0;
+    made.key_stride = 1;
+    return made;
+}
+
+MaskView plan_key_blocks(const DeviceLayer& layer, const Request& r) {
+    const BlockMask& blocks = r.block_keep_mask;
+    if (!blocks.view.present || (blocks.block_q == kGranule && blocks.block_kv == kGranule)) return {};
+    MaskView made = {};
+    made.present = true;
+    made.key_stride = 1;
+    made.query_stride = divide_up(r.seq_kv, kGranule);
+    const int64_t head = product(made.query_stride, divide_up(r.seq_q, kGranule));
+    const bool by_head = blocks.view.head_stride != 0, by_item = blocks.view.batch_stride != 0;
+    made.head_stride = by_head ? head : 0;
+    made.batch_stride = by_item ? product(by_head ? layer.config.num_heads : 1, head) : 0;
+    return made;
+}
+
+// Room for the masks that are made of those of a wave.
+void set_made(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
+    const MaskView &bias = plan.made_key_bias, &blocks = plan.made_key_blocks;
+    if (bias.present) plan.key_bias_floats = most(r.seq_kv, product(plan.wave_items, bias.batch_stride));
+    if (!blocks.present) return;
+    const int64_t head = product(blocks.query_stride, divide_up(r.seq_q, kGranule));
+    plan.key_blocks_bytes = most(most(head, product(layer.config.num_heads, blocks.head_stride)),
+                                 product(plan.wave_items, blocks.batch_stride));
 }
 
 // What is done, by the request alone.
@@ -277,6 +321,8 @@ void choose_steps(const DeviceLayer& layer, const Request& r, DevicePlan& plan) 
         r.scores_stage == ATTNC_SCORES_SCALED || r.scores_stage == ATTNC_SCORES_SOFTCAPPED;
     plan.packed = r.query_starts.present;
     plan.mask_flags = has_keys ? flags_of(layer, r) : 0;
+    if (has_keys) plan.made_key_bias = plan_key_bias(r);
+    if (has_keys) plan.made_key_blocks = plan_key_blocks(layer, r);
     const Splits splits = splits_of(layer, r.seq_q, r.seq_kv);
     plan.decodes = splits.decodes && (plan.mask_flags & ATTNC_MASK_BLOCKS) == 0;
     plan.splits = plan.decodes ? splits.count : 1;
@@ -304,6 +350,7 @@ attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, cons
         plan_waves(layer, r, *plan);
     }
     if (plan->merges) set_parts(layer, plan->rows_q, plan->parts, *plan);
+    set_made(layer, r, *plan);
     ATTNC_TRY(check_tokens(error, layer, r));
     ATTNC_TRY(limit_pairs(error, layer, r, *plan));
     ATTNC_TRY(plan_averages(error, layer, r, *plan));
@@ -330,6 +377,15 @@ attnc_status plan_device_bound(attnc_error* error, const DeviceLayer& layer, con
     const int64_t whole = part_bytes(layer, plan->rows_q, 1 + layer.appended);
     plan->part_floats = most(wave, whole) / kFloat;
     plan->part_stats = divide_up(2 * plan->part_floats, layer.v_width);
+    if (layer.has(ATTNC_CONFIG_MASKS)) {
+        const auto made = [&](int64_t of_item) {
+            return least(product(limits.max_batch, of_item), most(of_item, kMaskBytes));
+        };
+        const int64_t granules =
+            product(divide_up(limits.max_seq_q, kGranule), divide_up(limits.max_seq_kv, kGranule));
+        plan->key_bias_floats = divide_up(made(product(limits.max_seq_kv, kFloat)), kFloat);
+        plan->key_blocks_bytes = made(product(layer.config.num_heads, granules));
+    }
     if (layer.has(ATTNC_CONFIG_PROBS)) {
         plan->owns_probs = true;
         const int64_t bytes = least(item_probs(layer, limits.max_seq_q, limits.max_seq_kv), kMaxSpan);

@@ -35,11 +35,17 @@ struct DevicePlan {
         0;  // items and heads of a launch whose buffers have an element for each pair of query and key
     int64_t pair_heads = 0;
     int64_t average_items = 0;  // items whose probabilities are averaged at a time
+    // Masks that are made of the call's, where present; their data is in the workspace. Strides of what is the same for all
+    // items, or heads, are 0.
+    MaskView made_key_bias = {};  // of all that is given per key
+    MaskView made_key_blocks =
+        {};  // of blocks that aren't granules; query_stride and key_stride step over granules
 
     // Sizes that the workspace has room for.
     int64_t rows_q = 0, rows_kv = 0;
     int64_t part_floats = 0, part_stats = 0;  // of parts of attention
     int64_t probs_floats = 0;
+    int64_t key_bias_floats = 0, key_blocks_bytes = 0;
 
     // Offsets in the workspace, in bytes.
     ItemTable call;               // the items as the call has them
@@ -57,6 +63,9 @@ struct DevicePlan {
     int64_t row_stats = kNowhere;       // [2][num_heads][rows_q]
     int64_t suspects = kNowhere;        // int32_t[items][num_heads]
     int64_t probs = kNowhere;           // [average_items][num_heads][seq_q][seq_kv + appended]
+    int64_t key_bias = kNowhere;        // [items or 1][seq_kv]
+    int64_t key_blocks =
+        kNowhere;  // uint8_t[items or 1][num_heads or 1][seq_q / 16][seq_kv / 16], rounded up
     int64_t bytes = 0;
 };
 

@@ -32,6 +32,12 @@ struct DeviceWave {
     attnc_status run(int kernel, DeviceCall& call) const {
         return run_kernel(error, layer, stream, kernel, call);
     }
+    // A mask of the call, from the wave's first item on; elements of so many bytes.
+    MaskView of_wave(const MaskView& view, int64_t size) const {
+        MaskView moved = view;
+        moved.data = static_cast<const unsigned char*>(view.data) + first * view.batch_stride * size;
+        return moved;
+    }
     // int32 numbers of a table of the call, whose first is that of item `first`; not given: any.
     struct Numbers {
         const void* data;
@@ -49,6 +55,9 @@ DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Reques
                       const DevicePlan& plan, void* workspace, Stream stream, int64_t first);
 
 attnc_status fill_tables(const DeviceWave& wave);
+
+// Masks in the forms that attention takes, where the call's are of others.
+attnc_status make_masks(const DeviceWave& wave);
 
 // Q, K and V as attention reads them: projected or split into heads, normalised, rotated.
 attnc_status project_tokens(DeviceWave& wave);

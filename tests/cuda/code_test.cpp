@@ -124,7 +124,9 @@ std::vector<PlainKernel> plain_kernels() {
             {"attend_merge", "hd512_vhd512_sink"},
             {"fill_empty", "hd512_vhd512"},
             {"attend_lse", any},
-            {"average_probs", any}};
+            {"average_probs", any},
+            {"fill_key_bias", any},
+            {"fill_key_blocks", any}};
 }
 
 class PlainCudaCode : public testing::TestWithParam<PlainKernel> {};

@@ -151,6 +151,18 @@ std::vector<Rule> rules_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
             return positions + tables +
                    std::vector<Rule>{FLOATS(TABLE_COS, table_cos, 2), FLOATS(TABLE_SIN, table_sin, 2)};
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
+            return {FLOATS(BIAS, bias, 2, Form::kFree),
+                    FLOATS(KEY_BIAS_IN, key_bias_in, 2, Form::kFree),
+                    BYTES(KEEP_MASK, keep_mask, 2, Form::kFree),
+                    BYTES(KEY_KEEP_MASK, key_keep_mask, 2, Form::kFree),
+                    BYTES(DROP_MASK, drop_mask, 2, Form::kFree),
+                    BYTES(KEY_DROP_MASK, key_drop_mask, 2, Form::kFree),
+                    SCALAR(GIVEN, given, kInt),
+                    FLOATS(KEY_BIAS, key_bias, 2)};
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+            return {BYTES(BLOCK_KEEP_MASK, block_keep_mask, 4, Form::kFree), SCALAR(BLOCK_Q, block_q, kInt),
+                    SCALAR(BLOCK_KV, block_kv, kInt), BYTES(KEY_BLOCKS, key_blocks, 4)};
         default:  // rotate_heads
             return tables +
                    std::vector<Rule>{FLOATS(INPUT, x, 3, Form::kFeatures), FLOATS(Y, y, 3, Form::kFeatures)};
@@ -800,6 +812,42 @@ void rotate_heads(const DeviceArguments& a) {
     }
 }
 
+void fill_key_bias(const DeviceArguments& a) {
+    const DeviceView to = VIEW(KEY_BIAS);
+    const int32_t given = INTEGER(GIVEN);
+    const auto addend = [&](int flag, const DeviceView& bias, int64_t j, int64_t b) {
+        return (given & flag) != 0 ? static_cast<double>(bias.f(j, b)) : 0;
+    };
+    const auto drops = [&](int flag, const DeviceView& mask, bool where, int64_t j, int64_t b) {
+        return (given & flag) != 0 && (mask.at<uint8_t>(j, b) != 0) == where;
+    };
+    for (int64_t b = 0; b < to.extent(1); ++b) {
+        for (int64_t j = 0; j < to.extent(0); ++j) {
+            const bool dropped = drops(ATTNC_GIVEN_KEEP_MASK, VIEW(KEEP_MASK), false, j, b) ||
+                                 drops(ATTNC_GIVEN_KEY_KEEP_MASK, VIEW(KEY_KEEP_MASK), false, j, b) ||
+                                 drops(ATTNC_GIVEN_DROP_MASK, VIEW(DROP_MASK), true, j, b) ||
+                                 drops(ATTNC_GIVEN_KEY_DROP_MASK, VIEW(KEY_DROP_MASK), true, j, b);
+            to.f(j, b) = dropped ? kMinusInfinity
+                                 : static_cast<float>(addend(ATTNC_GIVEN_BIAS, VIEW(BIAS), j, b) +
+                                                      addend(ATTNC_GIVEN_KEY_BIAS, VIEW(KEY_BIAS_IN), j, b));
+        }
+    }
+}
+
+void fill_key_blocks(const DeviceArguments& a) {
+    const DeviceView from = VIEW(BLOCK_KEEP_MASK), to = VIEW(KEY_BLOCKS);
+    for (int64_t b = 0; b < to.extent(3); ++b) {
+        for (int64_t h = 0; h < to.extent(2); ++h) {
+            for (int64_t ib = 0; ib < to.extent(1); ++ib) {
+                for (int64_t jb = 0; jb < to.extent(0); ++jb) {
+                    to.at<uint8_t>(jb, ib, h, b) =
+                        from.at<uint8_t>(jb * 16 / INTEGER(BLOCK_KV), ib * 16 / INTEGER(BLOCK_Q), h, b);
+                }
+            }
+        }
+    }
+}
+
 void do_work(int kernel, void** parameters) {
     const DeviceArguments a(kernel, parameters);
     switch (kernel) {
@@ -835,6 +883,10 @@ void do_work(int kernel, void** parameters) {
             return rotary_rows(a);
         case ATTNC_DEVICE_KERNEL_ROTATE_HEADS:
             return rotate_heads(a);
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
+            return fill_key_bias(a);
+        case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+            return fill_key_blocks(a);
         default:
             return attend(a, kernel);
     }

@@ -53,13 +53,63 @@ TEST_F(DeviceCalls, WhatDropsKeysIsLookedAtForNonFiniteValues) {
     EXPECT_EQ(launched(call), guarded);
     call.window_left = {};
     call.key_keep_mask = filled<uint8_t>({2, 20}, 1);
-    Names masked = guarded;
-    masked[2] = "attend_masked";
+    const Names masked = {"fill_items",      "fill_key_bias",  "project_heads", "attend_masked",
+                          "attend_suspects", "attend_guarded", "project_out"};
     EXPECT_EQ(launched(call), masked);
     // Lengths alone drop keys that no kernel reads.
     call.key_keep_mask = {};
     call.key_lengths = {{2}, {20, 4}};
     EXPECT_EQ(launched(call), (Names{"fill_items", "project_heads", "attend", "project_out"}));
+}
+
+TEST_F(DeviceCalls, MakeMasksOnlyOfWhatAttentionDoesNotTake) {
+    const Names plain = {"fill_items",      "project_heads",  "attend_masked",
+                         "attend_suspects", "attend_guarded", "project_out"};
+    const auto with = [&](const Names& made) {
+        Names all = plain;
+        all.insert(all.begin() + 1, made.begin(), made.end());
+        return all;
+    };
+    // One number per key is added where it lies, of whatever rank; a mask of pairs is read there too.
+    LayerCall call = self_attention("d32_h2_f32:b2_q20_kv20");
+    call.key_bias = random_array({2, 20}, 1, 1);
+    EXPECT_EQ(launched(call), plain);
+    call.key_bias = {};
+    call.bias = random_array({2, 1, 1, 20}, 1, 1);
+    call.keep_mask = filled<uint8_t>({1, 1, 20, 20}, 1);
+    EXPECT_EQ(launched(call), plain);
+    call.key_bias = random_array({2, 20}, 2, 1);
+    EXPECT_EQ(launched(call), with({"fill_key_bias"}));
+    call.block_q = call.block_kv = 16;
+    call.block_keep_mask = filled<uint8_t>({1, 1, 2, 2}, 1);
+    EXPECT_EQ(launched(call), with({"fill_key_bias"}));
+    call.block_q = 32;
+    call.block_keep_mask = filled<uint8_t>({1, 1, 1, 2}, 1);
+    EXPECT_EQ(launched(call), with({"fill_key_bias", "fill_key_blocks"}));
+    // Without keys there is nothing to make.
+    call = random_call("d32_h2_f32:b2_q9_kv0", 2);
+    call.key_keep_mask = filled<uint8_t>({2, 0}, 1);
+    EXPECT_EQ(launched(call)[1], "project_heads");
+}
+
+// Blocks are 32 x 32: 64 x 64 granules for each mask that differs.
+TEST_F(DeviceCalls, MakeWhatIsTheSameForAllOnce) {
+    DeviceCallRun run(random_call("d32_h2_f32:b3_q1024_kv1024", 3));
+    const auto bytes = [&](int64_t items, int64_t heads) {
+        attnc_inputs in = run.inputs;
+        in.block_q = in.block_kv = 32;
+        in.block_keep_mask = attnc_tensor_4d(ATTNC_U8, nullptr, items, heads, 32, 32);
+        in.keep_mask = attnc_tensor_4d(ATTNC_U8, nullptr, items, 1, 1, 1024);
+        size_t needed = 0;
+        EXPECT_EQ(attnc_layer_workspace(run.layer.get(), &in, &run.outputs, nullptr, &needed, &run.error),
+                  ATTNC_OK)
+            << run.error.text;
+        return needed;
+    };
+    const size_t once = bytes(1, 1);
+    EXPECT_EQ(bytes(1, 2), once + 4096);
+    EXPECT_EQ(bytes(3, 1), once + 2 * (4096 + 4096));
+    EXPECT_EQ(bytes(3, 2), once + 5 * 4096 + 2 * 4096);
 }
 
 TEST_F(DeviceCalls, FewQueriesGoBySplitsOfKeys) {

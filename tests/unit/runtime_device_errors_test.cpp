@@ -41,26 +41,6 @@ Refusal refusal_of(const LayerCall& call, const std::function<void(DeviceCallRun
     return {status, run.error.text};
 }
 
-TEST_F(DeviceErrors, NamesWhatADeviceCantDo) {
-    LayerCall call = random_call("d32_h2_f32:b2_q20_kv40", 1);
-    call.keep_mask = filled<uint8_t>({1, 1, 20, 40}, 1), call.key_keep_mask = filled<uint8_t>({2, 40}, 1);
-    const auto as_it_is = [](DeviceCallRun&) {};
-    EXPECT_EQ(
-        refusal_of(call, as_it_is),
-        (Refusal{ATTNC_NOT_SUPPORTED, "keep_mask and key_keep_mask are given, a device takes one of them"}));
-    call.keep_mask = call.key_keep_mask = {};
-    call.drop_mask = filled<uint8_t>({1, 1, 20, 40}, 0), call.key_drop_mask = filled<uint8_t>({2, 40}, 0);
-    EXPECT_EQ(
-        refusal_of(call, as_it_is),
-        (Refusal{ATTNC_NOT_SUPPORTED, "drop_mask and key_drop_mask are given, a device takes one of them"}));
-    call.drop_mask = call.key_drop_mask = {};
-    call.block_q = 16, call.block_kv = 32;
-    call.block_keep_mask = filled<uint8_t>({1, 1, 2, 2}, 1);
-    EXPECT_EQ(refusal_of(call, as_it_is),
-              (Refusal{ATTNC_NOT_SUPPORTED,
-                       "block_keep_mask has blocks of 16 by 32, on a device they are 16 by 16"}));
-}
-
 TEST_F(DeviceErrors, NamesWhatPackedBatchesNeed) {
     const Array<int64_t> starts = {{3}, {0, 3, 9}}, lengths = {{2}, {3, 6}};
     const auto pack = [&](DeviceCallRun& run) {
@@ -85,6 +65,27 @@ TEST_F(DeviceErrors, NamesWhatPackedBatchesNeed) {
                        run.inputs.query_lengths = lengths.view();
                    }),
         (Refusal{ATTNC_NOT_SUPPORTED, "query_lengths is given, but packed batches on a device have none"}));
+}
+
+// 2500 x 2500 granules for each head of each of 22 items.
+TEST_F(DeviceErrors, LimitsTheMasksThatAPackedBatchNeeds) {
+    constexpr int64_t kRows = 40000, kItems = 22;
+    const auto memory = [](uintptr_t number) { return reinterpret_cast<void*>(number << 40); };
+    LayerCall call = random_call("d32_h2_f32:b1_q9_kv9", 4);
+    call.key = {}, call.value = {};
+    EXPECT_EQ(refusal_of(call,
+                         [&](DeviceCallRun& run) {
+                             attnc_inputs& in = run.inputs;
+                             in.query = attnc_tensor_2d(ATTNC_F32, memory(1), kRows, 32);
+                             run.outputs.out = attnc_tensor_2d(ATTNC_F32, memory(2), kRows, 32);
+                             in.query_cu_seqlens = attnc_tensor_1d(ATTNC_I64, memory(3), kItems + 1);
+                             in.block_q = 16, in.block_kv = 4000;
+                             in.block_keep_mask =
+                                 attnc_tensor_4d(ATTNC_U8, memory(4), kItems, 2, kRows / 16, kRows / 4000);
+                         }),
+              (Refusal{ATTNC_TOO_LARGE,
+                       "masks of a packed batch need 275000000 bytes of the workspace, on a device at most "
+                       "268435456"}));
 }
 
 TEST_F(DeviceErrors, HasNoCachesAndRotatesInForwardOnly) {
@@ -232,6 +233,13 @@ TEST_F(DeviceErrors, TheWorkspaceBoundCoversEveryCall) {
             for (attnc_tensor* t : {&sized.inputs.query, &sized.inputs.key, &sized.inputs.value,
                                     &sized.outputs.out, &sized.outputs.probs_averaged}) {
                 t->stride[1] = t->extent[2], t->stride[0] = t->extent[1] * t->extent[2];
+            }
+            if (s.seq_kv > 0) {
+                attnc_inputs& in = sized.inputs;
+                in.block_q = 32, in.block_kv = 16;
+                in.block_keep_mask = attnc_tensor_4d(ATTNC_U8, nullptr, s.batch, call.config.num_heads,
+                                                     (s.seq_q + 31) / 32, (s.seq_kv + 15) / 16);
+                in.key_keep_mask = attnc_tensor_2d(ATTNC_U8, nullptr, s.batch, s.seq_kv);
             }
             size_t bytes = 0, bound = 0, larger = 0;
             ASSERT_EQ(attnc_layer_workspace(sized.layer.get(), &sized.inputs, &sized.outputs, nullptr, &bytes,

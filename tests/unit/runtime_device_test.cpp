@@ -190,6 +190,45 @@ TEST_F(DeviceForward, CombinesMasks) {
     }
 }
 
+// Of pairs and per key at once, the latter of both ranks, with what differs by item and what doesn't.
+TEST_F(DeviceForward, CombinesMasksPerKeyWithMasksOfPairs) {
+    for (int form = 0; form < 32; ++form) {
+        const auto has = [&](int bit) { return (form & bit) != 0; };
+        const int64_t items = has(16) ? 3 : 1;
+        for (const char* problem : {"d48_h3_f32:b3_q20_kv40", "d32_h4_kv2_f32:b3_q1_kv70"}) {
+            LayerCall call = everything(problem, 30);
+            const int64_t queries = call.sizes.seq_q, keys = call.sizes.seq_kv;
+            call.key_keep_mask = random_mask({3, keys}, 31, 0.9);
+            call.keep_mask = random_mask({items, 1, has(1) ? queries : 1, keys}, 32, 0.9);
+            if (has(2)) call.key_drop_mask = random_mask({3, keys}, 33, 0.1);
+            if (has(2)) call.drop_mask = random_mask({items, 1, has(4) ? queries : 1, keys}, 34, 0.1);
+            if (has(4)) call.key_bias = random_array({3, keys}, 35, 3);
+            if (has(8)) call.bias = random_array({items, 1, has(1) ? 1 : queries, keys}, 36, 3);
+            if (has(8)) call.bias.values[2] = -INFINITY;
+            if (!has(2)) call.key_keep_mask = {};
+            call.key_lengths = {{3}, {keys, 33, 0}};
+            EXPECT_TRUE(matches(call, on_device())) << form;
+        }
+    }
+}
+
+TEST_F(DeviceForward, TakesBlockMasksOfAnySize) {
+    for (const int64_t block_q : {16, 48, 64, 4096}) {
+        for (const int64_t block_kv : {16, 32, 80}) {
+            for (int form = 0; form < 4; ++form) {
+                LayerCall call = everything("d48_h3_f32:b2_q90_kv150", 40);
+                const auto blocks = [](int64_t rows, int64_t size) { return (rows + size - 1) / size; };
+                call.block_q = block_q, call.block_kv = block_kv;
+                call.block_keep_mask = random_mask({(form & 1) != 0 ? 2 : 1, (form & 2) != 0 ? 3 : 1,
+                                                    blocks(90, block_q), blocks(150, block_kv)},
+                                                   41, 0.6);
+                call.key_keep_mask = random_mask({2, 150}, 42, 0.9);
+                EXPECT_TRUE(matches(call, on_device())) << block_q << " " << block_kv << " " << form;
+            }
+        }
+    }
+}
+
 TEST_F(DeviceForward, MatchesTheReferenceWithEveryOption) {
     for (const char* problem :
          {"d32_h2_f32_rope:b3_q7_kv9", "d32_h2_f32_ropepairs:b3_q7_kv9", "d32_h2_f32_qknorm:b3_q7_kv9",
