@@ -229,6 +229,19 @@ TEST_F(DeviceForward, TakesBlockMasksOfAnySize) {
     }
 }
 
+TEST_F(DeviceForward, MakesTheMasksOfEveryWave) {
+    LayerCall call = random_call("d32_h2_f32_noout:b900_q3_kv20", 45);
+    call.key_keep_mask = random_mask({900, 20}, 46, 0.8);
+    call.keep_mask = random_mask({900, 1, 1, 20}, 47, 0.8);
+    call.block_q = 16, call.block_kv = 32;
+    call.block_keep_mask = random_mask({900, 2, 1, 1}, 48, 0.8);
+    DeviceCallRun run(call);
+    ASSERT_EQ(run.forward(), ATTNC_OK) << run.error.text;
+    EXPECT_EQ(run.launched("fill_key_bias"), 2);
+    EXPECT_EQ(run.launched("fill_key_blocks"), 2);
+    EXPECT_TRUE(matches(call, on_device()));
+}
+
 TEST_F(DeviceForward, MatchesTheReferenceWithEveryOption) {
     for (const char* problem :
          {"d32_h2_f32_rope:b3_q7_kv9", "d32_h2_f32_ropepairs:b3_q7_kv9", "d32_h2_f32_qknorm:b3_q7_kv9",
@@ -376,6 +389,16 @@ TEST_F(DeviceForward, ARowsBitsDoNotDependOnTheBatch) {
     }
 }
 
+// A mask per key as packed batches have it: of as many keys as there are rows, none of whose last counts.
+Array<uint8_t> of_packed_keys(const Array<uint8_t>& mask, int64_t rows) {
+    Array<uint8_t> wide = {{mask.shape[0], rows}, {}};
+    for (int64_t b = 0; b < mask.shape[0]; ++b) {
+        for (int64_t j = 0; j < rows; ++j)
+            wide.values.push_back(j < mask.shape[1] ? mask.at(b, j) : uint8_t{1});
+    }
+    return wide;
+}
+
 // Rows of out of a self-attention's items one after another.
 std::vector<float> run_packed_self(const LayerCall& call) {
     const int64_t batch = call.sizes.batch, seq = call.sizes.seq_q, features = call.query.shape[2];
@@ -391,6 +414,8 @@ std::vector<float> run_packed_self(const LayerCall& call) {
     }
     packed.sizes.batch = 1, packed.sizes.seq_q = packed.sizes.seq_kv = rows.shape[0];
     packed.query = rows;
+    for (Array<uint8_t>* mask : {&packed.key_keep_mask, &packed.key_drop_mask})
+        if (mask->given()) *mask = of_packed_keys(*mask, rows.shape[0]);
     DeviceCallRun run(packed);
     run.inputs.query_cu_seqlens = starts.view();
     attnc_tensor& out = run.outputs.out;
@@ -401,27 +426,39 @@ std::vector<float> run_packed_self(const LayerCall& call) {
     return run.result().out;
 }
 
+void expect_packed_as_padded(const LayerCall& call) {
+    const std::vector<float> packed = run_packed_self(call);
+    const FakeResult padded = run_fake(call, on_device());
+    ASSERT_EQ(padded.status, ATTNC_OK) << padded.error;
+    const size_t features = padded.out.size() / (4 * 9);
+    size_t row = 0;
+    for (size_t b = 0; b < 4; ++b) {
+        for (size_t i = 0; i < static_cast<size_t>(call.query_lengths.at(b)); ++i, ++row) {
+            for (size_t n = 0; n < features; ++n) {
+                ASSERT_EQ(packed.at(row * features + n), padded.out.at((b * 9 + i) * features + n))
+                    << to_string(call.config) << " " << b << " " << i;
+            }
+        }
+    }
+    ASSERT_EQ(row * features, packed.size());
+}
+
 TEST_F(DeviceForward, TakesPackedBatches) {
     for (const char* problem :
          {"d32_h2_f32_noprobs:b4_q9_kv9", "d32_h4_kv2_f32_noprobs_noout:b4_q9_kv9",
           "d32_h2_f32_noprobs_causal:b4_q9_kv9", "d32_h2_f32_noin_noout_noprobs:b4_q9_kv9"}) {
-        LayerCall call = random_call(problem, 23);
-        call.key = {}, call.value = {};
-        call.query_lengths = call.key_lengths = {{4}, {3, 0, 9, 5}};
-        const std::vector<float> packed = run_packed_self(call);
-        const FakeResult padded = run_fake(call, on_device());
-        ASSERT_EQ(padded.status, ATTNC_OK) << padded.error;
-        const size_t features = padded.out.size() / (4 * 9);
-        size_t row = 0;
-        for (size_t b = 0; b < 4; ++b) {
-            for (size_t i = 0; i < static_cast<size_t>(call.query_lengths.at(b)); ++i, ++row) {
-                for (size_t n = 0; n < features; ++n) {
-                    ASSERT_EQ(packed.at(row * features + n), padded.out.at((b * 9 + i) * features + n))
-                        << problem << " " << b << " " << i;
-                }
+        for (const bool masked : {false, true}) {
+            LayerCall call = random_call(problem, 23);
+            call.key = {}, call.value = {};
+            call.query_lengths = call.key_lengths = {{4}, {3, 0, 9, 5}};
+            if (masked) {
+                call.key_keep_mask = random_mask({4, 9}, 1, 0.7);
+                call.key_drop_mask = random_mask({4, 9}, 2, 0.3);
+                call.block_q = call.block_kv = 32;
+                call.block_keep_mask = {{4, 1, 1, 1}, {1, 1, 9, 0}};
             }
+            expect_packed_as_padded(call);
         }
-        ASSERT_EQ(row * features, packed.size());
     }
 }
 
