@@ -25,7 +25,7 @@ int64_t resident(const std::string& which) {
 struct Layer {
     attnc_layer* layer = nullptr;
     Layer(const Problem& problem, const attnc_library* library) {
-        const LayerWeights weights(problem.config, 1);
+        const GeneratedWeights weights(problem.config, 1);
         attnc_error error;
         check_status(attnc_layer_create(library, &weights.view, nullptr, &layer, &error), error,
                      "attnc_layer_create");

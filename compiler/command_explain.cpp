@@ -67,17 +67,23 @@ void explain_device(const Config& config, const DeviceTarget& target) {
     const PlannedDevice planned = plan_device(config, target, "");
     fmt::print("\n{}: {}, by the model of what a kernel takes and does; there are no records for devices\n",
                target.name, planned.schedule_origin);
-    fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>18}\n", "kernel", "threads", "registers", "shared",
-               "expected of peak");
-    constexpr int kArchitecture = 80;
-    const CudaDevice device = cuda_device(kArchitecture);
+    std::vector<int> architectures = target.architectures;
+    if (architectures.empty()) architectures = {80, 90};
+    fmt::print("  {:<20}{:>8}{:>10}{:>8}", "kernel", "threads", "registers", "shared");
+    for (const int architecture : architectures)
+        fmt::print("{:>16}", fmt::format("peak of sm_{}", architecture));
+    fmt::print("\n");
     for (const int kernel :
          {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
           ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
         const CudaResources taken = cuda_resources(planned.schedule, config, kernel);
-        const CudaModel model = cuda_model(planned.schedule, config, kernel, device);
-        fmt::print("  {:<20}{:>8}{:>10}{:>8}{:>17.0f}%\n", kernel_name(kernel), taken.threads,
-                   taken.registers, taken.shared_bytes, 100 * model.expected_fraction);
+        fmt::print("  {:<20}{:>8}{:>10}{:>8}", kernel_name(kernel), taken.threads, taken.registers,
+                   taken.shared_bytes);
+        for (const int architecture : architectures) {
+            const CudaModel model = cuda_model(planned.schedule, config, kernel, cuda_device(architecture));
+            fmt::print("{:>15.0f}%", 100 * model.expected_fraction);
+        }
+        fmt::print("\n");
     }
     std::istringstream fields(to_string(planned.schedule));
     for (std::string field; std::getline(fields, field, ',');) fmt::print("  {}\n", field);

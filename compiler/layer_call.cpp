@@ -49,7 +49,7 @@ LayerCall::Set::Set(const LayerCallSetup& setup, uint64_t seed)
 }
 
 attnc_layer* new_layer(const LayerCallSetup& setup) {
-    const LayerWeights weights(setup.problem.config, setup.used, 1);
+    const GeneratedWeights weights(setup.problem.config, setup.used, 1);
     attnc_layer_options options = ATTNC_LAYER_OPTIONS_INIT;
     if (!setup.target.empty()) options.target = setup.target.c_str();
     if (setup.used.rotary != Rotary::kNone) options.rotary.base = 10000;

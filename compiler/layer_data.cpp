@@ -29,7 +29,7 @@ attnc_tensor vector_view(const std::vector<float>& values) {
 
 }  // namespace
 
-LayerWeights::LayerWeights(const Config& config, const Config& used, uint64_t seed) {
+GeneratedWeights::GeneratedWeights(const Config& config, const Config& used, uint64_t seed) {
     constexpr float kBias = 0.25F;
     const int64_t q = config.num_heads * config.head_dim;
     const int64_t k = config.num_kv_heads * config.head_dim;

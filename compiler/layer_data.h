@@ -12,15 +12,15 @@
 
 namespace attnc {
 
-struct LayerWeights {
+struct GeneratedWeights {
     std::vector<float> wq, wk, wv, wo, bq, bk, bv, bo, bias_k, bias_v, sink, alibi_slopes, q_norm, k_norm;
     attnc_weights view = ATTNC_WEIGHTS_INIT;  // of the vectors
 
     // What `config` takes, biases included; of a size that leaves scores of a few units.
-    LayerWeights(const Config& config, uint64_t seed) : LayerWeights(config, config, seed) {}
+    GeneratedWeights(const Config& config, uint64_t seed) : GeneratedWeights(config, config, seed) {}
     // The same without the weights of options that `used` does not have: the layer then does without them.
-    LayerWeights(const Config& config, const Config& used, uint64_t seed);
-    LayerWeights(LayerWeights&&) = default;
+    GeneratedWeights(const Config& config, const Config& used, uint64_t seed);
+    GeneratedWeights(GeneratedWeights&&) = default;
 };
 
 struct LayerTokens {

@@ -17,7 +17,7 @@ namespace attnc {
 struct VerifyCall {
     Problem problem;
     uint64_t seed = 0;
-    LayerWeights weights;
+    GeneratedWeights weights;
     LayerTokens tokens;
     std::vector<uint8_t> keep_mask, drop_mask, key_keep_mask, key_drop_mask, block_keep_mask;
     std::vector<float> bias, key_bias;

@@ -10,11 +10,16 @@ namespace {
 constexpr int64_t kLeastArchitecture = 70;    // of the PTX that libraries have
 constexpr int kAlwaysSharedBytes = 48 << 10;  // of a block on every device, without asking
 
+// The newest cubin that the device runs, or the PTX: a cubin runs on its own compute capability and on those with the same major
+// number and a higher minor one.
 const attnc_device_image& choose_image(const attnc_device_kernel& kernel, int64_t architecture) {
+    const attnc_device_image* chosen = &kernel.images[kernel.image_count - 1];
     for (int64_t i = 0; i + 1 < kernel.image_count; ++i) {
-        if (kernel.images[i].architecture == architecture) return kernel.images[i];
+        const attnc_device_image& cubin = kernel.images[i];
+        const bool runs = cubin.architecture / 10 == architecture / 10 && cubin.architecture <= architecture;
+        if (runs && cubin.architecture > chosen->architecture) chosen = &cubin;
     }
-    return kernel.images[kernel.image_count - 1];
+    return *chosen;
 }
 
 bool is_name(char c) {

@@ -367,6 +367,32 @@ TEST_F(DeviceCalls, WithoutADeviceTheCpuStillWorks) {
     EXPECT_STREQ(run.error.text, "device 0 has compute capability 6.1, wanted 7.0 or more");
 }
 
+// Of images of which the driver takes a single one, that one has to be chosen.
+TEST_F(DeviceCalls, LoadsTheNewestCodeThatTheDeviceRuns) {
+    struct {
+        int major, minor, architecture;
+    } constexpr kDevices[] = {{7, 0, 0},  {7, 5, 75}, {8, 0, 80}, {8, 6, 86},
+                              {8, 9, 86}, {9, 0, 90}, {10, 0, 0}};
+    for (const auto& device : kDevices) {
+        begin({{device.major, device.minor, 99 << 10}});
+        DeviceCallRun run(self_attention("d32_h2_f32:b2_q20_kv20"));
+        run.destroy();
+        attnc_device_kernel& kernel = run.library.device().kernels[ATTNC_DEVICE_KERNEL_ATTEND];
+        const attnc_device_image ptx = kernel.images[kernel.image_count - 1];
+        std::string refused = static_cast<const char*>(ptx.data);
+        refused.replace(refused.find(".version"), 8, ".refused");
+        std::vector<attnc_device_image> images;
+        for (const int64_t architecture : {75, 80, 86, 90, 0}) {
+            const bool good = architecture == device.architecture;
+            images.push_back({architecture, good ? ptx.data : refused.c_str(), ptx.bytes});
+        }
+        kernel.images = images.data();
+        kernel.image_count = static_cast<int64_t>(images.size());
+        EXPECT_EQ(run.create(), ATTNC_OK) << device.major << "." << device.minor << ": " << run.error.text;
+        run.destroy();
+    }
+}
+
 TEST_F(DeviceCalls, ALibraryForADeviceAloneHasItAsItsTarget) {
     DeviceCallRun run(self_attention("d32_h2_f32:b2_q20_kv20"));
     run.library.table().target_count = 0;
