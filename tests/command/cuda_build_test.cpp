@@ -154,7 +154,8 @@ TEST(CudaBuild, EmitsPtx) {
 TEST(CudaBuild, ExplainsTheScheduleByEachArchitecture) {
     const CommandResult by_default = run_attnc({"explain", "d512_h8_f32", "--target", "cuda"});
     ASSERT_EQ(by_default.exit_code, 0) << by_default.output;
-    EXPECT_THAT(by_default.output, ::testing::ContainsRegex("kernel .*shared +peak of sm_80 +peak of sm_90\n"));
+    EXPECT_THAT(by_default.output,
+                ::testing::ContainsRegex("kernel .*shared +peak of sm_80 +peak of sm_90\n"));
     const CommandResult asked_for = run_attnc({"explain", "d512_h8_f32", "--target", "cuda-sm_75"});
     ASSERT_EQ(asked_for.exit_code, 0) << asked_for.output;
     EXPECT_THAT(asked_for.output, ::testing::ContainsRegex("kernel .*shared +peak of sm_75\n"));
