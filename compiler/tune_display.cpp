@@ -13,7 +13,7 @@ TuneDisplay::TuneDisplay() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 TuneDisplay::~TuneDisplay() { clear(); }
 
 void TuneDisplay::clear() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) std::fputs("\r\033[K", stderr);
     shown_ = false;
 }
 
