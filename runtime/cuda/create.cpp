@@ -68,11 +68,7 @@ attnc_status copy_weights(attnc_error* error, DeviceLayer& layer, const LayerSou
                           const DeviceParts& parts) {
     const Driver& driver = layer.driver;
     const auto bytes = static_cast<size_t>(parts.bytes);
-    const Result result = driver.MemAlloc_v2(&layer.memory, bytes);
-    if (result == kOutOfMemory) {
-        return fail(error, ATTNC_OUT_OF_MEMORY, {"no memory on the device for a layer of ", bytes, " bytes"});
-    }
-    ATTNC_TRY(check_result(error, driver, result, "cuMemAlloc_v2"));
+    ATTNC_TRY(allocate_memory(error, driver, "a layer of ", bytes, &layer.memory));
     void* host = layer.allocator.allocate(layer.allocator.context, bytes, kAlignment);
     if (host == nullptr)
         return fail(error, ATTNC_OUT_OF_MEMORY, {"no memory to pack the weights in, of ", bytes, " bytes"});

@@ -68,10 +68,7 @@ attnc_status allocate(const attnc_layer& any_layer, size_t bytes, void** memory,
     const DeviceLayer& layer = device_layer(any_layer);
     return in_context(error, layer.driver, layer.context, [&] {
         Address address = 0;
-        const Result result = layer.driver.MemAlloc_v2(&address, bytes);
-        if (result == kOutOfMemory)
-            return fail(error, ATTNC_OUT_OF_MEMORY, {"no memory on the device for ", bytes, " bytes"});
-        ATTNC_TRY(check_result(error, layer.driver, result, "cuMemAlloc_v2"));
+        ATTNC_TRY(allocate_memory(error, layer.driver, "", bytes, &address));
         *memory = reinterpret_cast<void*>(address);
         return ATTNC_OK;
     });

@@ -40,4 +40,12 @@ attnc_status check_result(attnc_error* error, const Driver& driver, Result resul
                  " (", result, ")"});
 }
 
+attnc_status allocate_memory(attnc_error* error, const Driver& driver, const char* what, size_t bytes,
+                             Address* address) {
+    const Result result = driver.MemAlloc_v2(address, bytes);
+    if (result == kOutOfMemory)
+        return fail(error, ATTNC_OUT_OF_MEMORY, {"no memory on the device for ", what, bytes, " bytes"});
+    return check_result(error, driver, result, "cuMemAlloc_v2");
+}
+
 }  // namespace attnc::cuda

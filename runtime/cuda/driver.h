@@ -68,6 +68,10 @@ attnc_status load_driver(attnc_error* error, Driver* driver);
 attnc_status check_result(attnc_error* error, const Driver& driver, Result result, const char* function,
                           const char* what = nullptr);
 
+// Memory of the current context. ATTNC_OUT_OF_MEMORY says "no memory on the device for 64 bytes", with `what` before the number.
+attnc_status allocate_memory(attnc_error* error, const Driver& driver, const char* what, size_t bytes,
+                             Address* address);
+
 }  // namespace attnc::cuda
 
 // Calls a function of the driver and leaves with a status that isn't ATTNC_OK.

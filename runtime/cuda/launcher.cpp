@@ -2,9 +2,10 @@
 
 #include <string.h>
 
+#include "runtime/arena.h"
 #include "runtime/device_library.h"
 #include "runtime/halide_buffer.h"
-#include "runtime/text.h"
+#include "runtime/task_error.h"
 
 using namespace attnc;
 using namespace attnc::cuda;
@@ -26,20 +27,11 @@ Launch* launch_of(void* user_context) {
     return static_cast<Launch*>(const_cast<void*>(task->launch));
 }
 
-int refuse(void* user_context, int code, std::initializer_list<Piece> pieces) {
-    auto* task = static_cast<attnc_task*>(user_context);
-    if (task != nullptr && task->error_code == 0) {
-        task->error_code = code;
-        write_text(task->error_text, sizeof task->error_text, pieces);
-    }
-    return code;
-}
-
 // Success where the buffer has memory on the device: all that a kernel may ask for is there before it runs.
 int want_memory(void* user_context, const HalideBuffer* buffer, const char* instead_of) {
     if (buffer != nullptr && buffer->device != 0) return 0;
-    return refuse(user_context, kNoDeviceMemory,
-                  {"a buffer has no memory on the device, and ", instead_of, " is not done in a call"});
+    return keep_error(user_context, kNoDeviceMemory,
+                      {"a buffer has no memory on the device, and ", instead_of, " is not done in a call"});
 }
 
 }  // namespace
@@ -53,11 +45,7 @@ attnc_status run_kernel(attnc_error* error, const DeviceLayer& layer, Stream str
     Launch launch = {&layer.driver, &layer.modules[kernel], name_of_device_kernel(kernel), stream, error,
                      ATTNC_OK};
     attnc_task task;
-    task.scratch = nullptr;
-    task.scratch_bytes = task.scratch_used = 0;
-    task.scratch_top = -1;
-    task.error_code = 0;
-    task.error_text[0] = 0;
+    arena_init(task, nullptr, 0);
     task.launch = &launch;
     if (call.run(layer.entry->kernels[kernel], task)) return ATTNC_OK;
     if (launch.status != ATTNC_OK) return launch.status;
@@ -83,13 +71,13 @@ int attnc_abi1_cuda_run(void* user_context, void*, const char* name, int grid_x,
     Launch& launch = *launch_of(user_context);
     const DeviceFunction* function = find_function(*launch.module, name);
     if (function == nullptr)
-        return refuse(user_context, kDeviceRunFailed, {"its code has no function ", name});
+        return keep_error(user_context, kDeviceRunFailed, {"its code has no function ", name});
     void* parameters[kMostParameters];
     int64_t count = 0;
     for (; sizes[count] != 0; ++count) {
         if (count == kMostParameters) {
-            return refuse(user_context, kDeviceRunFailed,
-                          {name, " has more than ", kMostParameters, " parameters"});
+            return keep_error(user_context, kDeviceRunFailed,
+                              {name, " has more than ", kMostParameters, " parameters"});
         }
         // Of a buffer its address on the device, which is the struct's first member.
         parameters[count] =
@@ -102,7 +90,7 @@ int attnc_abi1_cuda_run(void* user_context, void*, const char* name, int grid_x,
         nullptr);
     if (result == kSuccess) return 0;
     launch.status = check_result(launch.error, *launch.driver, result, "cuLaunchKernel", launch.kernel);
-    return refuse(user_context, kDeviceRunFailed, {"the driver refused to launch ", name});
+    return keep_error(user_context, kDeviceRunFailed, {"the driver refused to launch ", name});
 }
 
 int attnc_abi1_copy_to_device(void* user_context, HalideBuffer* buffer, const void*) {

@@ -30,6 +30,13 @@ template struct Array<double>;
 template struct Array<uint8_t>;
 template struct Array<int64_t>;
 
+Array<uint8_t> random_mask(std::vector<int64_t> shape, uint64_t seed, double chance) {
+    Array<uint8_t> mask = filled<uint8_t>(std::move(shape), 0);
+    Random random(seed);
+    for (auto& value : mask.values) value = random.chance(chance) ? 1 : 0;
+    return mask;
+}
+
 Array<float> random_array(std::vector<int64_t> shape, uint64_t seed, float amplitude) {
     Array<float> array = filled<float>(std::move(shape), 0);
     fill_generated(array.values, seed, amplitude);

@@ -44,6 +44,8 @@ private:
 };
 
 Array<float> random_array(std::vector<int64_t> shape, uint64_t seed, float amplitude);
+// 1 with this chance, else 0.
+Array<uint8_t> random_mask(std::vector<int64_t> shape, uint64_t seed, double chance);
 template <typename T>
 Array<T> filled(std::vector<int64_t> shape, T value) {
     int64_t count = 1;

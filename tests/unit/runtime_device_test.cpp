@@ -19,13 +19,6 @@ FakeOptions on_device() {
     return options;
 }
 
-Array<uint8_t> random_mask(std::vector<int64_t> shape, uint64_t seed, double chance) {
-    Array<uint8_t> mask = filled<uint8_t>(std::move(shape), 0);
-    Random random(seed);
-    for (auto& value : mask.values) value = random.chance(chance) ? 1 : 0;
-    return mask;
-}
-
 TEST_F(DeviceForward, MatchesTheReferenceForManyShapes) {
     for (const char* problem :
          {"d32_h2_f32:b1_q1_kv1", "d32_h2_f32:b2_q7_kv9", "d48_h3_f32:b3_q17_kv16", "d10_h5_f32:b1_q5_kv33",
