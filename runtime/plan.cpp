@@ -164,6 +164,7 @@ MaskUse use_masks(const Request& r) {
         if (view->per_key) {
             ++joined;
             last = view;
+            use.addend_by_item = use.addend_by_item || view->batch_stride != 0;
         }
     }
     use.key_addend = joined > 0;

@@ -80,6 +80,7 @@ int64_t safe_rows(int64_t row_stride, int64_t size);
 struct MaskUse {
     bool any = false;
     bool key_addend = false;                        // a number per key is added
+    bool addend_by_item = false;                    // and is not the same for all items
     const MaskView* in_place = nullptr;             // the caller's own, where nothing had to be joined
     bool keep = false, drop = false, bias = false;  // rank-4 ones that are handed to the kernel
     bool blocks = false;                            // a block mask

@@ -275,14 +275,9 @@ attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Req
 MaskView plan_key_bias(const Request& r) {
     const MaskUse use = use_masks(r);
     if (!use.key_addend || use.in_place != nullptr) return {};
-    bool varies = false;
-    for (const MaskView* view :
-         {&r.keep_mask, &r.drop_mask, &r.bias, &r.key_keep_mask, &r.key_drop_mask, &r.key_bias}) {
-        varies = varies || (view->present && view->per_key && view->batch_stride != 0);
-    }
     MaskView made = {};
     made.present = made.per_key = true;
-    made.batch_stride = varies ? r.seq_kv : 0;
+    made.batch_stride = use.addend_by_item ? r.seq_kv : 0;
     made.key_stride = 1;
     return made;
 }
