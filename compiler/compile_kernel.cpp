@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "compiler/assembly.h"
 #include "compiler/device_code.h"
 #include "compiler/elf_file.h"
 #include "compiler/files.h"
@@ -121,10 +122,10 @@ void check_symbols(const ElfObject& object, const KernelJob& job) {
 
 void write_emitted(const Halide::Module& module, const fs::path& prefix, const Emit& emit) {
     std::map<Halide::OutputFileType, std::string> files;
-    if (emit.assembly) files[Halide::OutputFileType::assembly] = prefix.string() + ".s";
+    if (emit.assembly) write_file(prefix.string() + ".s", assembly_of(module, prefix));
     if (emit.stmt) files[Halide::OutputFileType::stmt] = prefix.string() + ".stmt";
     if (emit.llvm) files[Halide::OutputFileType::llvm_assembly] = prefix.string() + ".ll";
-    module.compile(files);
+    if (!files.empty()) module.compile(files);
 }
 
 }  // namespace
@@ -149,8 +150,7 @@ void compile_kernel(const KernelJob& job, const fs::path& prefix, const Emit& em
         write_file(device_code_file(prefix.string() + ".o"), code);
     }
 
-    const Halide::Buffer<uint8_t> code = module.compile_to_buffer();
-    const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size_in_bytes());
+    const std::string bytes = object_of(module, prefix);
     const ElfObject object(bytes);
     check_symbols(object, job);
     info.code_bytes = static_cast<int64_t>(object.code_bytes());

@@ -41,7 +41,9 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage(x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent());
+        Projection stage(
+            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel, address_of(weights)},
+            static_cast<int>(params.rows));
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
         y(n, a, m, c, h) = stage.sums(n + head * a, m, c + y.dim(3).extent() * h);
         schedule_project_heads(stage, y, {n, a, m, c, h}, params, head, heads, this->get_target());
@@ -83,7 +85,9 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage(x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent());
+        Projection stage(
+            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel, address_of(weights)},
+            static_cast<int>(params.rows));
         const Var n("n"), m("m");
         out(n, m) = stage.sums(n % panel, m, n / panel);
         schedule_project_out(stage, out, {n, m}, params, panel, this->get_target());

@@ -22,7 +22,7 @@ public:
         Func panel("panel"), panel_bias("panel_bias");
         panel(n, k, p) = weights(k, n);
         panel_bias(n, p) = bias_vector(n);
-        Projection stage(x, panel, panel_bias, x.dim(0).extent(), x.dim(1).extent());
+        Projection stage({x, panel, panel_bias, x.dim(0).extent(), x.dim(1).extent()}, 1);
         y(n, m) = stage.sums(n, m, 0);
         stage.sums.compute_at(y, m);
     }

@@ -3,26 +3,65 @@
 
 #include <Halide.h>
 
+#include "stages/prefetch.h"
+
 namespace attnc {
+
+struct ProjectionInputs {
+    Halide::Func x;             // (k, m)
+    Halide::Func weights;       // (n, k, p)
+    Halide::Func bias_vector;   // (n, p)
+    Halide::Expr depth, count;  // extents of k and m
+    int panel = 0;              // extent of n
+    // Of weights, whose panels lie one after another; undefined: nothing is asked for ahead.
+    Halide::Expr address = {};
+};
 
 // sums(n, m, p) = bias_vector(n, p) + sum over k of weights(n, k, p) * x(k, m): column n of panel p for row
 // m. Each sum is one chain in the order of k, so a row's bits depend on nothing but its own x and the
 // weights.
 struct Projection {
-    Halide::Var n{"n"}, m{"m"}, p{"p"};
-    Halide::RDom k;     // over the inner dimension
-    Halide::Func rows;  // x, with rows past the last one repeating it: tiles may overhang
+    Halide::Var n{"n"}, m{"m"}, p{"p"}, t{"t"};
+    Halide::RDom k;      // over the inner dimension
+    Halide::Func rows;   // x, with rows past the last one repeating it: tiles may overhang
+    Halide::Func ahead;  // (k, t, p): 0, and asks for memory that is needed soon after step k of row tile t
     Halide::Func sums;
 
-    // x (k, m) of `depth` features and `count` rows; weights (n, k, p); bias_vector (n, p).
-    Projection(const Halide::Func& x, const Halide::Func& weights, const Halide::Func& bias_vector,
-               const Halide::Expr& depth, const Halide::Expr& count)
-        : k(0, depth, "k"), rows("rows"), sums("sums") {
-        using Halide::unsafe_promise_clamped;
-        Halide::Var feature("feature");
-        rows(feature, m) = x(feature, unsafe_promise_clamped(Halide::min(m, count - 1), 0, count - 1));
-        sums(n, m, p) = bias_vector(n, p);
-        sums(n, m, p) += weights(n, k, p) * rows(k, m);
+    // `tile`: rows that share a step of k.
+    Projection(const ProjectionInputs& in, int tile)
+        : k(0, in.depth, "k"), rows("rows"), ahead("ahead"), sums("sums") {
+        using namespace Halide;
+        Var feature("feature");
+        rows(feature, m) = in.x(feature, unsafe_promise_clamped(min(m, in.count - 1), 0, in.count - 1));
+
+        sums(n, m, p) = in.bias_vector(n, p);
+        Expr from = k;
+        if (in.address.defined()) {
+            define_ahead(in, tile);
+            from = unsafe_promise_clamped(k + ahead(k, m / tile, p), 0, in.depth - 1);
+        }
+        sums(n, m, p) += in.weights(n, from, p) * rows(k, m);
+    }
+
+private:
+    // A line for each step: of the next panel, so that all of its lines are shared out among the row tiles, several steps
+    // asking for the same one where tiles are many. A single tile takes no longer than its own panel needs to come: it asks
+    // for what it reads some steps later, which keeps the hardware's prefetching from pausing at each page.
+    void define_ahead(const ProjectionInputs& in, int tile) {
+        using namespace Halide;
+        constexpr int kMostHalvings = 5, kStepsAhead = 64;
+        Var step("step");
+        const int lines = in.panel * static_cast<int>(sizeof(float)) / kLineBytes;  // of a step
+        Expr tiles = in.count / tile, halvings = 0;
+        for (int by = 1; by <= kMostHalvings; by++) halvings += cast<int>(tiles >= (lines << by));
+        Expr single = tiles < 2, panel_lines = in.depth * lines;
+        // The same in all steps of a tile.
+        Expr first =
+            cast<uint64_t>(p) * cast<uint64_t>(panel_lines) +
+            cast<uint64_t>(select(single, kStepsAhead * lines, panel_lines + ((t * in.depth) >> halvings)));
+        // In bytes: any of a line asks for all of it.
+        Expr place = (step * (select(single, lines, 1) * kLineBytes)) >> halvings;
+        ahead(step, t, p) = prefetch(in.address + first * kLineBytes + cast<uint64_t>(place));
     }
 };
 

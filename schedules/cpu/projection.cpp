@@ -26,6 +26,12 @@ void schedule_sums(Projection& s, const Func& consumer, const Var& at, int rows,
         .vectorize(lane_u)
         .unroll(s.n)
         .unroll(s.m);
+    if (s.ahead.defined()) {
+        s.ahead.compute_at(s.sums, s.k.x)
+            .store_in(MemoryType::Stack)
+            .bound_extent(s.t, 1)
+            .bound_extent(s.p, 1);
+    }
 }
 
 }  // namespace
