@@ -62,6 +62,18 @@ protected:
                                   .own_key = value_of(own_key_)};
     }
 
+    struct AheadAddresses {
+        Expr q, k, v, context;
+    };
+    template <typename Q, typename K, typename V, typename Context>
+    static AttentionAhead ahead_rows(Q& q, K& k, V& v, Context& context, const AheadAddresses& addresses) {
+        const Expr there = address_of(q);
+        return {rows_at(addresses.q, q.dim(1).stride(), there),
+                rows_at(addresses.k, k.dim(1).stride(), there),
+                rows_at(addresses.v, v.dim(1).stride(), there),
+                rows_at(addresses.context, context.dim(1).stride(), there)};
+    }
+
     // Inputs of the steps that the configuration's scores have; from configure().
     void add_score_steps() {
         const KernelConfig kernel = this->kernel_config();
@@ -111,6 +123,10 @@ public:
     In<float> qk_scale{"qk_scale"};
     In<int32_t> first_key{"first_key"};
     In<int32_t> last_key{"last_key"};
+    In<uint64_t> ahead_q{"ahead_q"};
+    In<uint64_t> ahead_k{"ahead_k"};
+    In<uint64_t> ahead_v{"ahead_v"};
+    In<uint64_t> ahead_context{"ahead_context"};
     Out<Buffer<float, 2>> context{"context"};      // (d, i)
     Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
@@ -119,6 +135,7 @@ protected:
         this->check_there(params.rows);
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
+        in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
         this->finish(in, params, context, row_stats);
     }
 };
@@ -152,6 +169,10 @@ public:
     In<float> qk_scale{"qk_scale"};
     In<int32_t> first_key{"first_key"};
     In<int32_t> last_key{"last_key"};
+    In<uint64_t> ahead_q{"ahead_q"};
+    In<uint64_t> ahead_k{"ahead_k"};
+    In<uint64_t> ahead_v{"ahead_v"};
+    In<uint64_t> ahead_context{"ahead_context"};
     In<Buffer<float, 1>> key_bias{"key_bias"};        // (j)
     In<Buffer<float, 2>> bias{"bias"};                // (j, i)
     In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};    // (j, i)
@@ -167,6 +188,7 @@ protected:
     void generate_masked(const AttendParams& params, bool guarded) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
+        in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         in.guarded = guarded;
         this->finish(in, params, context, row_stats);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/ahead.h"
 #include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/empty_rows.h"
@@ -53,6 +54,7 @@ struct KeyBlock {
     int64_t first, count;
     bool appended;
     KeyBlockMap blocks;  // from the range's first row on
+    Ahead ahead;
 };
 
 // One call of attend, attend_masked or attend_guarded.
@@ -70,6 +72,10 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     call.set(ATTNC_ARGUMENT_V, v);
     call.set(ATTNC_ARGUMENT_CONTEXT, to);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
+    call.set(ATTNC_ARGUMENT_AHEAD_Q, block.ahead.q);
+    call.set(ATTNC_ARGUMENT_AHEAD_K, block.ahead.k);
+    call.set(ATTNC_ARGUMENT_AHEAD_V, block.ahead.v);
+    call.set(ATTNC_ARGUMENT_AHEAD_CONTEXT, block.ahead.context);
     const bool plain = kernel != ATTNC_KERNEL_ATTEND_MASKED && kernel != ATTNC_KERNEL_ATTEND_GUARDED;
     if (plain) return call.run(layer.kernel(kernel), worker.task);
     MaskArguments masks(wave, *range.item, range.head,
@@ -241,8 +247,9 @@ private:
     bool first_ = true;
 };
 
-bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, RangeAttention& attention,
-                     const char** refused) {
+// `ahead`: what the worker's next range will read.
+bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, const Ahead& ahead,
+                     RangeAttention& attention, const char** refused) {
     const attnc_layer& layer = wave.layer;
     const int64_t head = kv_head_of(layer, range.head);
     const KeyInterval seen = visible_keys(range);
@@ -253,7 +260,7 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
         if (blocks.empty) continue;
         const KvRows rows =
             kv_rows(wave, worker, *range.item, {head, first, count, most(first, seen.first), true});
-        const KeyBlock block = {rows.k, rows.v, first, count, false, blocks};
+        const KeyBlock block = {rows.k, rows.v, first, count, false, blocks, ahead};
         if (!attention.add(block, refused)) return false;
     }
     return true;
@@ -268,6 +275,7 @@ bool attend_appended(const attnc_layer& layer, const QueryRange& range, RangeAtt
                                 0,
                                 n,
                                 true,
+                                {},
                                 {}};
         if (!attention.add(block, refused)) return false;
     }
@@ -313,17 +321,37 @@ int64_t ranges_of(const Wave& wave) {
     return divide_up(wave.end_query - wave.first_query, wave.plan.attend_rows);
 }
 
+int64_t pieces_of(const Wave& wave) {
+    return wave.item_count * wave.layer.config.num_heads * ranges_of(wave);
+}
+
 // Heads of an item one after another, so that heads that share keys find them in cache; in each the last
-// queries first, so that with a diagonal the long pieces of work don't come last.
-bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, const char** refused) {
+// queries first, so that with a diagonal the long pieces of work don't come last. No rows: nothing is to be done.
+QueryRange range_of(const Wave& wave, int64_t index) {
     const int64_t ranges = ranges_of(wave), heads = wave.layer.config.num_heads;
     const int64_t rows = wave.plan.attend_rows;
     const Item& item = wave.items[index / (ranges * heads)];
     const int64_t row = wave.first_query + (ranges - 1 - index % ranges) * rows;
-    if (row >= item.q_length || has_few_queries(wave.layer, item)) return true;
-    const QueryRange range = {&item, index / ranges % heads, row, least(rows, item.q_length - row)};
+    const bool none = row >= item.q_length || has_few_queries(wave.layer, item);
+    return {&item, index / ranges % heads, row, none ? 0 : least(rows, item.q_length - row)};
+}
+
+// What this worker takes next, if the workers take turns.
+Ahead ahead_of(const Wave& wave, int64_t index) {
+    const int64_t next = index + wave.plan.concurrency;
+    if (next >= pieces_of(wave)) return {};
+    const QueryRange range = range_of(wave, next);
+    if (range.rows == 0) return {};
+    Ahead ahead = rows_ahead(wave, range);
+    ahead.context = reinterpret_cast<uint64_t>(context_rows(wave, range).data);
+    return ahead;
+}
+
+bool run_attend(const Wave& wave, const void*, Worker& worker, int64_t index, const char** refused) {
+    const QueryRange range = range_of(wave, index);
+    if (range.rows == 0) return true;
     RangeAttention attention(wave, worker, range);
-    return attend_all_keys(wave, worker, range, attention, refused) &&
+    return attend_all_keys(wave, worker, range, ahead_of(wave, index), attention, refused) &&
            write_results(wave, worker, range, attention, refused);
 }
 
@@ -409,9 +437,7 @@ RowStats kept_row_stats(const Wave& wave, const QueryRange& range) {
             rows};
 }
 
-WorkList attend_work(const Wave& wave) {
-    return {wave.item_count * wave.layer.config.num_heads * ranges_of(wave), run_attend, nullptr};
-}
+WorkList attend_work(const Wave& wave) { return {pieces_of(wave), run_attend, nullptr}; }
 
 WorkList empty_tails_work(const Wave& wave) {
     const Request& r = wave.request;

@@ -63,6 +63,7 @@ public:
     }
     void set(int argument, const float& scalar) { slots_[argument] = const_cast<float*>(&scalar); }
     void set(int argument, const double& scalar) { slots_[argument] = const_cast<double*>(&scalar); }
+    void set(int argument, const uint64_t& scalar) { slots_[argument] = const_cast<uint64_t*>(&scalar); }
     void set(int argument, const int32_t& scalar) { slots_[argument] = const_cast<int32_t*>(&scalar); }
 
     // False when the kernel refused; the task then has a code and a sentence.

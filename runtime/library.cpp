@@ -21,6 +21,8 @@ int64_t arguments_of(int kernel) {
                                 bit(ATTNC_ARGUMENT_LAST_KEY);
     constexpr int64_t kAttend =
         kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
+    constexpr int64_t kAhead = bit(ATTNC_ARGUMENT_AHEAD_Q) | bit(ATTNC_ARGUMENT_AHEAD_K) |
+                               bit(ATTNC_ARGUMENT_AHEAD_V) | bit(ATTNC_ARGUMENT_AHEAD_CONTEXT);
     constexpr int64_t kMasks =
         bit(ATTNC_ARGUMENT_KEY_BLOCKS) | bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
         bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) | bit(ATTNC_ARGUMENT_MASK_FLAGS) |
@@ -36,10 +38,10 @@ int64_t arguments_of(int kernel) {
         case ATTNC_KERNEL_ATTEND:
         case ATTNC_KERNEL_ATTEND_NARROW:
         case ATTNC_KERNEL_ATTEND_SINGLE:
-            return kAttend;
+            return kAttend | kAhead;
         case ATTNC_KERNEL_ATTEND_MASKED:
         case ATTNC_KERNEL_ATTEND_GUARDED:
-            return kAttend | kMasks;
+            return kAttend | kAhead | kMasks;
         case ATTNC_KERNEL_ATTEND_DECODE:
             return kAttend | (kMasks & ~bit(ATTNC_ARGUMENT_ALIBI_SLOPE)) | bit(ATTNC_ARGUMENT_ALIBI_SLOPES) |
                    bit(ATTNC_ARGUMENT_KEY_ROWS) | bit(ATTNC_ARGUMENT_KEYS);

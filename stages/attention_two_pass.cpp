@@ -68,16 +68,21 @@ void AttentionTwoPass::define_scores() {
     queries(l, d, g, t) = quads(l / 4, d, l % 4, g, t);
 
     depth = RDom(0, in_.head_dim, "depth");
-    auto sums_of = [&](Func& sums, int key_rows, bool exact) {
+    if (in_.ahead) define_ahead(full_ahead);
+    if (in_.ahead && masked) define_ahead(full_key_ahead);
+    auto sums_of = [&](Func& sums, int key_rows, bool exact, const Func& ahead) {
         Expr key = s * key_rows + c;
         Expr row = unsafe_promise_clamped(exact ? key : min(key, in_.keys - 1), 0, in_.keys - 1);
+        Expr feature = depth;
+        if (ahead.defined())
+            feature = unsafe_promise_clamped(depth + ahead(depth, s, t), 0, in_.head_dim - 1);
         sums(i, c, s, t) = 0.0f;
-        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(depth, row);
+        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(feature, row);
     };
-    sums_of(left_sums, tile.tail_rows, false);
-    sums_of(full_sums, tile.key_rows, true);
-    if (masked) sums_of(full_key_sums, tile.key_rows, true);
-    sums_of(right_sums, tile.tail_rows, false);
+    sums_of(left_sums, tile.tail_rows, false, Func());
+    sums_of(full_sums, tile.key_rows, true, full_ahead);
+    if (masked) sums_of(full_key_sums, tile.key_rows, true, full_key_ahead);
+    sums_of(right_sums, tile.tail_rows, false, Func());
 
     block(i, j, t) = undef<float>();
     block(i, kRowMax, t) = kLowest;
@@ -121,6 +126,41 @@ void AttentionTwoPass::define_scores() {
     scores_of(kFullScores, full_sums, full, tile.key_rows, kFullFirst, kFullEnd);
     if (masked) scores_of(kFullKeyScores, full_key_sums, full_key, tile.key_rows, kFullFirst, kFullEnd);
     scores_of(kRightScores, right_sums, right, tile.tail_rows, kRightFirst, kRightEnd);
+}
+
+// The rows that the next call reads and writes are shared out among the full steps of all tiles, a few lines for each
+// feature; those first that it waits for first.
+void AttentionTwoPass::define_ahead(Func& ahead) {
+    // As many rows as a line has features: a line for each feature of the head.
+    constexpr int kRowsOfLines = kLineBytes / static_cast<int>(sizeof(float)), kMostHalvings = 4;
+    const int lines = in_.head_dim * static_cast<int>(sizeof(float)) / kLineBytes;  // of a row
+    const int asked = 1 + tile.key_rows / 6;                                        // for each feature
+    const int most_rows = asked * kRowsOfLines;                                     // of a step
+    Expr tile_steps = in_.keys / tile.key_rows;
+    Expr steps = ((in_.queries + tile.rows - 1) / tile.rows) * tile_steps;
+    Expr halvings = 0;
+    for (int by = 1; by <= kMostHalvings; by++)
+        halvings += cast<int>(steps * (most_rows >> by) >= 2 * (in_.keys + in_.queries));
+    auto steps_of = [&](const Expr& count) { return ((count << halvings) + (most_rows - 1)) / most_rows; };
+    Expr k_steps = steps_of(in_.keys), q_steps = steps_of(in_.queries);
+    const AttentionAhead& next = *in_.ahead;
+    Expr step = t * tile_steps + s;
+    Expr k_end = k_steps, q_end = k_end + q_steps, context_end = q_end + q_steps;
+    Expr first = step - select(step < k_end, 0, step < q_end, k_end, step < context_end, q_end, context_end);
+    auto chosen = [&](Expr MemoryRows::*member) {
+        return select(step < k_end, next.k.*member, step < q_end, next.q.*member, step < context_end,
+                      next.context.*member, next.v.*member);
+    };
+    const MemoryRows rows = {chosen(&MemoryRows::address), chosen(&MemoryRows::bytes)};
+    Expr first_row = (min(first, k_steps - 1) * most_rows) >> halvings;
+    // All but `d` is the same for all features of a step.
+    Expr first_place = rows.address + cast<uint64_t>(cast<int64_t>(first_row) * rows.bytes);
+    Expr line = d >> halvings, all = 0;
+    Expr place = first_place + cast<uint64_t>(cast<int64_t>(line / lines) * rows.bytes) +
+                 cast<uint64_t>(line % lines * kLineBytes);
+    Expr apart = cast<uint64_t>(cast<int64_t>(Expr(kRowsOfLines) >> halvings) * rows.bytes);
+    for (int more = 0; more < asked; more++) all += prefetch(place + more * apart);
+    ahead(d, s, t) = all;
 }
 
 void AttentionTwoPass::define_context() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stages/attention_tile.h"
+#include "stages/prefetch.h"
 
 namespace attnc {
 
@@ -30,6 +31,11 @@ struct AttentionMasks {
     Halide::Expr alibi_slope, own_key;  // score(i, j) -= alibi_slope * |i + own_key - j|
 };
 
+// What the next call will read and write, as many rows as this one does.
+struct AttentionAhead {
+    MemoryRows q, k, v, context;
+};
+
 struct AttentionInputs {
     Halide::Func q;  // (d, i)
     Halide::Func k;  // (d, j)
@@ -41,6 +47,7 @@ struct AttentionInputs {
     int head_dim;                // padded
     int tile_kv;                 // most keys of a block
     std::optional<AttentionMasks> masks;
+    std::optional<AttentionAhead> ahead;
     bool guarded = false;  // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 
@@ -92,7 +99,9 @@ struct AttentionTwoPass {
         "quads"};  // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
     Halide::Func queries{"queries"};  // (l, d, g, t): scaled queries, transposed
     Halide::Func left_sums{"left_sums"}, full_sums{"full_sums"}, full_key_sums{"full_key_sums"},
-        right_sums{"right_sums"};               // (i, c, s, t)
+        right_sums{"right_sums"};  // (i, c, s, t)
+    // (d, s, t): 0, and asks for memory that the next call reads; undefined where nothing is known of that
+    Halide::Func full_ahead{"full_ahead"}, full_key_ahead{"full_key_ahead"};
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
 
@@ -134,6 +143,7 @@ private:
     void define_bounds();
     void define_runs();
     void define_scores();
+    void define_ahead(Halide::Func& ahead);
     void define_addends();
     void define_pair_addends();
     Halide::Expr pair_key(const Halide::Expr& column, const Halide::Expr& place) const;

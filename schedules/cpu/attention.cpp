@@ -169,6 +169,9 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
     if (s.masked) schedule_sums(s, s.full_key_sums, kFullKeyScores, s.full_key, lanes, key_rows);
     schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
     if (s.masked) schedule_addends(s);
+    if (s.full_ahead.defined()) s.full_ahead.compute_at(s.full_sums, s.depth.x).store_in(MemoryType::Stack);
+    if (s.full_key_ahead.defined())
+        s.full_key_ahead.compute_at(s.full_key_sums, s.depth.x).store_in(MemoryType::Stack);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -36,6 +37,7 @@ class View {
 public:
     int64_t extent(int i) const { return buffer_->dim[i].extent; }
     int64_t stride(int i) const { return extent(i) == 1 ? 0 : buffer_->dim[i].stride; }
+    uint64_t address() const { return reinterpret_cast<uint64_t>(buffer_->host); }
     template <typename T>
     T* at(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) const {
         const int64_t index[] = {a, b, c, d, e};
@@ -122,6 +124,7 @@ public:
     int32_t integer(int argument) const { return *static_cast<const int32_t*>(slots_[argument]); }
     double wide_real(int argument) const { return *static_cast<const double*>(slots_[argument]); }
     float real(int argument) const { return *static_cast<const float*>(slots_[argument]); }
+    uint64_t address(int argument) const { return *static_cast<const uint64_t*>(slots_[argument]); }
     int32_t code() const { return code_; }
 
 private:
@@ -153,6 +156,8 @@ const std::vector<int64_t>& arguments_of(int kernel) {
             ATTNC_ARGUMENT_ALIBI_SLOPE, ATTNC_ARGUMENT_OWN_KEY,    ATTNC_ARGUMENT_KEY_BLOCKS};
         const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT,
                                              ATTNC_ARGUMENT_ROW_STATS};
+        const std::vector<int64_t> ahead = {ATTNC_ARGUMENT_AHEAD_Q, ATTNC_ARGUMENT_AHEAD_K,
+                                            ATTNC_ARGUMENT_AHEAD_V, ATTNC_ARGUMENT_AHEAD_CONTEXT};
         const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
             std::vector<int64_t> joined;
             for (const auto& part : parts) joined.insert(joined.end(), part.begin(), part.end());
@@ -162,11 +167,11 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         set(ATTNC_KERNEL_PROJECT_OUT, {project, {ATTNC_ARGUMENT_OUT}});
         set(ATTNC_KERNEL_PROJECT_HEADS_TAIL, {project, {ATTNC_ARGUMENT_Y}});
         set(ATTNC_KERNEL_PROJECT_OUT_TAIL, {project, {ATTNC_ARGUMENT_OUT}});
-        set(ATTNC_KERNEL_ATTEND, {scores, attend});
-        set(ATTNC_KERNEL_ATTEND_NARROW, {scores, attend});
-        set(ATTNC_KERNEL_ATTEND_SINGLE, {scores, attend});
-        set(ATTNC_KERNEL_ATTEND_MASKED, {scores, attend, masks});
-        set(ATTNC_KERNEL_ATTEND_GUARDED, {scores, attend, masks});
+        set(ATTNC_KERNEL_ATTEND, {scores, attend, ahead});
+        set(ATTNC_KERNEL_ATTEND_NARROW, {scores, attend, ahead});
+        set(ATTNC_KERNEL_ATTEND_SINGLE, {scores, attend, ahead});
+        set(ATTNC_KERNEL_ATTEND_MASKED, {scores, attend, ahead, masks});
+        set(ATTNC_KERNEL_ATTEND_GUARDED, {scores, attend, ahead, masks});
         set(ATTNC_KERNEL_ATTEND_MERGE,
             {{ATTNC_ARGUMENT_CONTEXT_A, ATTNC_ARGUMENT_ROW_STATS_A, ATTNC_ARGUMENT_CONTEXT_B,
               ATTNC_ARGUMENT_ROW_STATS_B, ATTNC_ARGUMENT_CONTEXT, ATTNC_ARGUMENT_ROW_STATS}});
@@ -364,6 +369,25 @@ private:
     View view_;
 };
 
+std::array<std::atomic<uint64_t>, 4> g_foretold;  // by the call before: q, k, v, context
+
+// Holds what the call before foretold against what this one got, and keeps what this one foretells.
+void look_ahead(Call& call, const View& v, const View& context) {
+    const std::array<uint64_t, 4> got = {call.buffer(ATTNC_ARGUMENT_Q, "q", 2).address(),
+                                         call.buffer(ATTNC_ARGUMENT_K, "k", 2).address(), v.address(),
+                                         context.address()};
+    constexpr std::array kAhead = {ATTNC_ARGUMENT_AHEAD_Q, ATTNC_ARGUMENT_AHEAD_K, ATTNC_ARGUMENT_AHEAD_V,
+                                   ATTNC_ARGUMENT_AHEAD_CONTEXT};
+    bool all = true, wrong = false;
+    for (size_t i = 0; i < got.size(); ++i) {
+        const uint64_t before = g_foretold[i].exchange(call.address(kAhead[i]));
+        all = all && before == got[i];
+        wrong = wrong || (before != 0 && before != got[i]);
+    }
+    fake_counts().foretold += all ? 1 : 0;
+    fake_counts().mistold += wrong ? 1 : 0;
+}
+
 int32_t attend(int kernel, void** argv) {
     Call call(kernel, argv, arguments_of(kernel));
     call.use_scratch();
@@ -376,6 +400,7 @@ int32_t attend(int kernel, void** argv) {
     call.want("context", context.extent(1), "i of q", scores.rows());
     if (call.code() != 0) return call.code();
     fake_counts().pairs_attended += scores.pairs();
+    look_ahead(call, v, context);
     const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
     std::vector<double> row(static_cast<size_t>(scores.keys()));
     for (int64_t i = 0; i < scores.rows(); ++i) {
@@ -748,6 +773,8 @@ FakeCounts& fake_counts() {
 void FakeCounts::reset() {
     for (auto& count : calls) count = 0;
     rows_projected = rows_angled = pairs_attended = in_flight = most_in_flight = wrong_control_words = 0;
+    foretold = mistold = 0;
+    for (auto& address : g_foretold) address = 0;
 }
 
 void fail_next_call(int kernel, FakeFailure how) { g_failure[kernel] = how; }

@@ -21,6 +21,9 @@ struct FakeCounts {
     std::atomic<int64_t> rows_angled;     // rows of rotary_angles
     // Rows times keys of attend, attend_masked and attend_guarded, without the granules that key_blocks drops.
     std::atomic<int64_t> pairs_attended;
+    // Calls of attend and its forms whose q, k, v and context are where the call before said that they would be, all four of
+    // them, and those for which it named other places. Of calls on one thread.
+    std::atomic<int64_t> foretold, mistold;
     std::atomic<int64_t> in_flight;  // calls that run now
     std::atomic<int64_t> most_in_flight;
     std::atomic<int64_t> wrong_control_words;  // calls without flush to zero, or with an unmasked exception

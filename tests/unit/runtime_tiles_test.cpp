@@ -93,6 +93,26 @@ TEST(Forward, TakesEveryFormWhereRowsAskForIt) {
     }
 }
 
+// Where a range is one call, as here, each but the first knows what it reads and writes from the call before.
+TEST(Forward, TellsEachCallWhatTheNextOneReadsAndWrites) {
+    for (const char* problem : {"d32_h2_f32:b3_q13_kv13", "d32_h4_kv2_f32:b2_q9_kv14",
+                                "d32_h2_f32_noin_noout:b2_q12_kv16", "d32_h2_vhd32_f32:b2_q5_kv9"}) {
+        const LayerCall call = random_call(problem, 7);
+        fake_counts().reset();
+        EXPECT_TRUE(matches(call, {.layout = {.tile_q = 16}})) << problem;
+        EXPECT_EQ(fake_counts().foretold, fake_counts().calls[ATTNC_KERNEL_ATTEND] - 1) << problem;
+    }
+}
+
+TEST(Forward, TellsNothingOfItemsThatHaveNoQueries) {
+    LayerCall call = random_call("d32_h2_f32:b4_q13_kv13", 7);
+    call.query_lengths = {{4}, {13, 0, 6, 0}};
+    fake_counts().reset();
+    EXPECT_TRUE(matches(call, {.layout = {.tile_q = 16}}));
+    EXPECT_EQ(fake_counts().foretold, 2);  // the second heads of items 0 and 2
+    EXPECT_EQ(fake_counts().mistold, 0);
+}
+
 TEST(Forward, NamesTheFormThatRefuses) {
     const FakeOptions options = {
         .layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2, .tile_rows = 6, .tail_rows = 5}};

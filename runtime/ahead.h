@@ -1,0 +1,17 @@
+// Memory that a kernel is told of before its turn, so that it comes into the cache meanwhile.
+#pragma once
+
+#include "runtime/attend.h"
+
+namespace attnc {
+
+// Addresses of rows; 0: nothing is known of them.
+struct Ahead {
+    uint64_t q, k, v, context;
+};
+
+// Rows of Q, and of K and V from the first block on, that attention of `next` will read; not `context`. Nothing of keys that
+// would not stay in L2 beside those of the range before, or whose rows don't follow one another.
+Ahead rows_ahead(const Wave& wave, const QueryRange& next);
+
+}  // namespace attnc
