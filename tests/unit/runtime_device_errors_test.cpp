@@ -88,36 +88,6 @@ TEST_F(DeviceErrors, LimitsTheMasksThatAPackedBatchNeeds) {
                        "268435456"}));
 }
 
-TEST_F(DeviceErrors, HasNoCachesAndRotatesInForwardOnly) {
-    DeviceCallRun run(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
-    ASSERT_EQ(run.status, ATTNC_OK) << run.error.text;
-    const attnc_layer* layer = run.layer.get();
-    attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
-    options.slots = 1, options.capacity = 16;
-    size_t bytes = 0;
-    EXPECT_EQ(attnc_cache_bytes(layer, &options, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
-    // One of a layer on the CPU is no use either.
-    DeviceCallRun on_cpu(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
-    ASSERT_EQ(on_cpu.create(nullptr), ATTNC_OK);
-    ASSERT_EQ(attnc_cache_bytes(on_cpu.layer.get(), &options, &bytes, nullptr), ATTNC_OK);
-    std::vector<std::byte> memory(bytes + 64);
-    void* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
-    attnc_cache* cache = nullptr;
-    ASSERT_EQ(attnc_cache_create(on_cpu.layer.get(), &options, aligned, bytes, &cache, nullptr), ATTNC_OK);
-    run.inputs.cache = cache;
-    EXPECT_EQ(run.launch(), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
-    attnc_inputs memory_inputs = ATTNC_INPUTS_INIT;
-    memory_inputs.key = run.inputs.key;
-    EXPECT_EQ(attnc_memory_workspace(layer, &memory_inputs, cache, nullptr, &bytes, &run.error),
-              ATTNC_NOT_SUPPORTED);
-    EXPECT_EQ(attnc_layer_rotate_workspace(layer, nullptr, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
-    const attnc_rotation rotation = ATTNC_ROTATION_INIT;
-    EXPECT_EQ(attnc_layer_rotate(layer, &rotation, &run.run, &run.error), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which rotates heads in forward only");
-}
-
 TEST_F(DeviceErrors, WantsItsWorkspaceAligned) {
     DeviceCallRun run(random_call("d32_h2_f32:b2_q5_kv5", 4));
     ASSERT_EQ(run.forward(), ATTNC_OK) << run.error.text;
