@@ -22,6 +22,10 @@ bool is_for_any_heads(int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+        case ATTNC_DEVICE_KERNEL_FILL_CACHE:
+        case ATTNC_DEVICE_KERNEL_FILL_RUNS:
+        case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
+        case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
             return true;
         default:
             return false;
@@ -32,6 +36,11 @@ bool has_score_steps(int kernel) {
     return kernel == ATTNC_DEVICE_KERNEL_ATTEND_MASKED || kernel == ATTNC_DEVICE_KERNEL_ATTEND_GUARDED ||
            kernel == ATTNC_DEVICE_KERNEL_ATTEND_DECODE || kernel == ATTNC_DEVICE_KERNEL_ATTEND_PROBS ||
            kernel == ATTNC_DEVICE_KERNEL_ATTEND_SCORES;
+}
+
+bool reads_keys_or_values(int kernel) {
+    return has_score_steps(kernel) || kernel == ATTNC_DEVICE_KERNEL_ATTEND ||
+           kernel == ATTNC_DEVICE_KERNEL_FILL_EMPTY;
 }
 
 }  // namespace
@@ -68,6 +77,10 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_ROTATE_HEADS, rotary);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS, config.masks);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS, config.masks);
+    add(ATTNC_DEVICE_KERNEL_FILL_CACHE, config.cache);
+    add(ATTNC_DEVICE_KERNEL_FILL_RUNS, config.cache);
+    add(ATTNC_DEVICE_KERNEL_APPEND_ROWS, config.cache);
+    add(ATTNC_DEVICE_KERNEL_KEEP_LENGTHS, config.cache);
     return kernels;
 }
 
@@ -85,6 +98,7 @@ std::string device_kernel_config(const Config& config, int kernel) {
     parts.alibi = config.alibi && has_score_steps(kernel);
     parts.sink = config.sink && kernel == ATTNC_DEVICE_KERNEL_ATTEND_MERGE;
     parts.rotary_pairs = config.rotary == Rotary::kPairs && kernel == ATTNC_DEVICE_KERNEL_ROTATE_HEADS;
+    parts.cache = config.cache && reads_keys_or_values(kernel);
     return to_string(parts);
 }
 

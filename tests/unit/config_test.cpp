@@ -308,7 +308,7 @@ TEST(KernelConfig, RefusesWithOneLine) {
         EXPECT_EQ(
             error_of([&] { parse_kernel_config(text); }),
             "kernel configuration '" + text +
-                "' is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs] with multiples of 16 up to "
+                "' is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs][_cache] with multiples of 16 up to "
                 "512");
     }
 }
