@@ -134,6 +134,32 @@ TEST_P(EveryKind, MasksCountAllKeys) {
     expect_chunks(cached, call, {33, 1, 30, 26});
 }
 
+// Columns of keys that no item has are as those past an item's length.
+TEST_P(EveryKind, MaxKeysAreSeqKvOfTheCall) {
+    LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q60_kv60", 29);
+    set_window(call);
+    call.probs = call.lse = true;
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2));
+    ASSERT_EQ(cached.append(appended(call, 0, 30)).status, ATTNC_OK);
+    constexpr int64_t kKeys = 40, kMaxKeys = 55;
+    LayerCall part = appended(call, 30, 10);
+    part.sizes.seq_kv = kMaxKeys;
+    attnc_inputs in = part.inputs();
+    in.max_keys = kMaxKeys;
+    CachedLayer::Places places;
+    cached.place(in, places, {}, 2);
+    const RunResult got = cached.run(part, in), want = cached.plain(whole(call, 30, 10));
+    ASSERT_EQ(got.status, ATTNC_OK) << got.error;
+    EXPECT_EQ(got.out, want.out);
+    EXPECT_EQ(got.lse, want.lse);
+    for (size_t row = 0; row < size_t{2} * 2 * 10; ++row) {
+        for (size_t j = 0; j < kMaxKeys; ++j)
+            ASSERT_EQ(got.probs[row * kMaxKeys + j], j < kKeys ? want.probs[row * kKeys + j] : 0)
+                << row << " " << j;
+    }
+}
+
 TEST_P(EveryKind, ItemsHaveLengthsOfTheirOwn) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b3_q20_kv20", 3);
     set_window(call);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "runtime/attnc.hpp"
 #include "tests/harness/cached_run.h"
 #include "tests/support/device_fixture.h"
 
@@ -374,6 +375,68 @@ TEST_F(DeviceCaches, ReorderBySlots) {
     EXPECT_EQ(copies({0, 1, 2}), 0);
     EXPECT_EQ(copies({0, 0, 2}), 2);
     EXPECT_EQ(copies({1, 2, 0}), 8);
+}
+
+// A loop of generation through the wrapper: in a cache of its own, and in memory of the caller's.
+TEST_F(DeviceCaches, TheWrapperKeepsThemOnTheDevice) {
+    const LayerCall call = self_attention("d32_h2_f32_rope_cache:b2_q20_kv20", 16);
+    const FakeLibrary library(call.config, device_layout());
+    const auto view = [](const Array<float>& a) {
+        return a.shape.size() == 2 ? Tensor(a.values, {a.shape[0], a.shape[1]}) : Tensor(a.values);
+    };
+    const Layer layer(library.get(),
+                      {.wq = view(call.wq),
+                       .wk = view(call.wk),
+                       .wv = view(call.wv),
+                       .wo = view(call.wo),
+                       .bq = view(call.bq),
+                       .bk = view(call.bk),
+                       .bv = view(call.bv),
+                       .bo = view(call.bo)},
+                      {.target = "cuda", .rotary = call.rotary});
+    const CacheOptions options = {.slots = 2, .capacity = 32};
+    DeviceArray<std::byte> memory(layer, Cache::device_bytes(layer, options));
+    Cache own(layer, options), given(layer, options, memory.span());
+    EXPECT_LT(own.bytes(), 1024U);
+    Session session(layer, {.max_batch = 2, .max_seq_q = 20, .max_seq_kv = 32});
+    std::vector<float> results[2];
+    for (Cache* cache : {&own, &given}) {
+        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 17}, {17, 1}, {18, 2}}) {
+            const LayerCall part = part_of(call, {first, count, first, count});
+            DeviceArray<float> x(layer, part.query.values), y(layer, part.query.values.size());
+            session.forward({.query = {x.span(), {2, count, 32}},
+                             .causal = Causal::kBottomRight,
+                             .cache = cache->c(),
+                             .max_keys = first + count},
+                            {.out = {y.span(), {2, count, 32}}});
+            std::vector<float>& all = results[cache == &given ? 1 : 0];
+            all.resize(all.size() + y.size());
+            y.copy_out(std::span(all).last(y.size()));
+        }
+        layer.synchronize();
+        EXPECT_EQ(cache->length(1), 20);
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0].size(), 2U * 20 * 32);
+    Cache moved = std::move(own);
+    moved.rewind(0, 5);
+    moved.reorder(std::vector<int64_t>{1, 0});
+    EXPECT_EQ(moved.length(1), 5);
+    DeviceArray<float> key(layer, 5 * 32), value(layer, 5 * 32);
+    moved.export_to({.slots = std::vector<int64_t>{1}, .count = 5}, {key.span(), {1, 2, 5, 16}},
+                    {value.span(), {1, 2, 5, 16}});
+    given.clear(0);
+    given.import_from({.count = 5}, {key.span(), {1, 2, 5, 16}}, {value.span(), {1, 2, 5, 16}});
+    EXPECT_EQ(given.length(0), 5);
+    // A memory, and heads rotated by themselves.
+    DeviceArray<float> tokens(layer, call.query.values);
+    given.clear(0), given.clear(1);
+    session.project_memory({.key = {tokens.span(), {2, 20, 32}}, .cache = given.c()});
+    layer.synchronize();
+    EXPECT_EQ(given.length(1), 20);
+    DeviceArray<std::byte> workspace(layer, layer.rotate_workspace());
+    layer.rotate({.x = {tokens.span(), {2, 20, 32}}, .out = {tokens.span(), {2, 20, 32}}}, workspace.span());
+    layer.synchronize();
 }
 
 // ---- attnc_layer_rotate
