@@ -58,10 +58,12 @@
  *     not read
  * merge_heads    context (d, h, m), lengths (b) -> out (d, i, h, b): the extent of d of out; rows that don't count become 0
  * norm_heads     x (d, m, h), norm_weight (d), epsilon -> y (d, m, h): as of the CPU. y may be x.
- * rotary_angles  positions (i, b), position_offsets (b), given, frequencies (r), magnitude -> cos_table (r, m), sin_table (r, m)
- *     row m = b * i's extent + i has position positions(i, b), or position_offsets(b) + i, or i, as `given` says; int32 of any
- *     stride. Frequencies and accuracy as of the CPU's rotary_angles.
- * rotary_rows    positions, position_offsets, given, table_cos (r, t), table_sin (r, t) -> cos_table (r, m), sin_table (r, m): the
+ * rotary_angles  positions (i, b), position_offsets (b), given, first_row, frequencies (r), magnitude -> cos_table (r, m),
+ *     sin_table (r, m)
+ *     row m = b * i's extent + i has position positions(i, b), or position_offsets(b) + first_row + i, or first_row + i, as
+ *     `given` says; int32 of any stride. Frequencies and accuracy as of the CPU's rotary_angles.
+ * rotary_rows    positions, position_offsets, given, first_row, table_cos (r, t), table_sin (r, t) -> cos_table (r, m),
+ *     sin_table (r, m): the
  *     caller's own table instead; positions outside of it become the nearest
  * rotate_heads   cos_table (r, m), sin_table (r, m), x (d, m, h) -> y (d, m, h): as of the CPU. y may be x.
  * fill_key_bias  bias, key_bias_in, keep_mask, key_keep_mask, drop_mask, key_drop_mask (j, b), given -> key_bias (j, b)
@@ -202,7 +204,8 @@
     X(PAGES, pages)                         \
     X(KEY_RUNS, key_runs)                   \
     X(CACHE_LENGTHS_OUT, cache_lengths_out) \
-    X(FIRST_HELD, first_held)
+    X(FIRST_HELD, first_held)               \
+    X(FIRST_ROW, first_row)
 
 #define ATTNC_X(id, name) ATTNC_DEVICE_KERNEL_##id,
 enum { ATTNC_DEVICE_KERNELS(ATTNC_X) ATTNC_DEVICE_KERNEL_COUNT };

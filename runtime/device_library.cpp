@@ -36,7 +36,7 @@ Arguments arguments_of(int kernel) {
     constexpr Arguments kScores =
         kContext | bits(ATTNC_DEVICE_ARGUMENT_Q, ATTNC_DEVICE_ARGUMENT_K, ATTNC_DEVICE_ARGUMENT_ITEMS,
                         ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_SEQ_KV,
-                        ATTNC_DEVICE_ARGUMENT_QK_SCALE);
+                        ATTNC_DEVICE_ARGUMENT_QK_SCALE, ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
     constexpr Arguments kResults = bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ROW_STATS);
     constexpr Arguments kAttend = kScores | kResults | bit(ATTNC_DEVICE_ARGUMENT_V);
     constexpr Arguments kMasks = bits(ATTNC_DEVICE_ARGUMENT_KEY_BIAS, ATTNC_DEVICE_ARGUMENT_BIAS,
@@ -47,7 +47,7 @@ Arguments arguments_of(int kernel) {
     constexpr Arguments kPositions =
         kContext | kTables |
         bits(ATTNC_DEVICE_ARGUMENT_POSITIONS, ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS,
-             ATTNC_DEVICE_ARGUMENT_GIVEN);
+             ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_FIRST_ROW);
     constexpr Arguments kCopy = kContext | bit(ATTNC_DEVICE_ARGUMENT_INPUT) | bit(ATTNC_DEVICE_ARGUMENT_Y);
     switch (kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_ITEMS:
@@ -80,7 +80,8 @@ Arguments arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_EMPTY:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_ROW_STATS_IN, ATTNC_DEVICE_ARGUMENT_V,
                                    ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_SEQ_Q,
-                                   ATTNC_DEVICE_ARGUMENT_EMPTY_ROWS, ATTNC_DEVICE_ARGUMENT_CONTEXT);
+                                   ATTNC_DEVICE_ARGUMENT_EMPTY_ROWS, ATTNC_DEVICE_ARGUMENT_CONTEXT,
+                                   ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
         case ATTNC_DEVICE_KERNEL_ATTEND_LSE:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_ROW_STATS_IN, ATTNC_DEVICE_ARGUMENT_ITEMS,
                                    ATTNC_DEVICE_ARGUMENT_LSE);
@@ -210,15 +211,17 @@ const char* name_of_device_kernel(int kernel) {
 
 bool device_calls(int64_t flags, int kernel) {
     const auto has = [flags](int64_t any) { return (flags & any) != 0; };
+    // attnc_layer_rotate takes heads from tokens and gives them back.
+    constexpr int64_t kChangesHeads = ATTNC_CONFIG_QK_NORM | ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS;
     switch (kernel) {
         case ATTNC_DEVICE_KERNEL_PROJECT_HEADS:
             return has(ATTNC_CONFIG_IN_PROJ);
         case ATTNC_DEVICE_KERNEL_SPLIT_HEADS:
-            return !has(ATTNC_CONFIG_IN_PROJ);
+            return !has(ATTNC_CONFIG_IN_PROJ) || has(kChangesHeads);
         case ATTNC_DEVICE_KERNEL_PROJECT_OUT:
             return has(ATTNC_CONFIG_OUT_PROJ);
         case ATTNC_DEVICE_KERNEL_MERGE_HEADS:
-            return !has(ATTNC_CONFIG_OUT_PROJ);
+            return !has(ATTNC_CONFIG_OUT_PROJ) || has(kChangesHeads);
         case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
             return has(ATTNC_CONFIG_MASKS | ATTNC_CONFIG_ALIBI | ATTNC_CONFIG_SOFTCAP);
         case ATTNC_DEVICE_KERNEL_FILL_EMPTY:  // with a key for every row no row is empty

@@ -51,6 +51,8 @@ std::vector<int> device_kernels_of(const Config& config) {
         if (wanted) kernels.push_back(kernel);
     };
     const bool rotary = config.rotary != Rotary::kNone;
+    // Heads of the caller's that are rotated by themselves are taken from tokens and given back.
+    const bool changes_heads = rotary || config.qk_norm;
     add(ATTNC_DEVICE_KERNEL_FILL_ITEMS, true);
     add(ATTNC_DEVICE_KERNEL_PROJECT_HEADS, config.in_proj);
     add(ATTNC_DEVICE_KERNEL_PROJECT_OUT, config.out_proj);
@@ -67,8 +69,8 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_ATTEND_PROBS, config.probs);
     add(ATTNC_DEVICE_KERNEL_ATTEND_SCORES, config.scores);
     add(ATTNC_DEVICE_KERNEL_AVERAGE_PROBS, config.probs);
-    add(ATTNC_DEVICE_KERNEL_SPLIT_HEADS, !config.in_proj);
-    add(ATTNC_DEVICE_KERNEL_MERGE_HEADS, !config.out_proj);
+    add(ATTNC_DEVICE_KERNEL_SPLIT_HEADS, !config.in_proj || changes_heads);
+    add(ATTNC_DEVICE_KERNEL_MERGE_HEADS, !config.out_proj || changes_heads);
     add(ATTNC_DEVICE_KERNEL_NORM_HEADS, config.qk_norm);
     add(ATTNC_DEVICE_KERNEL_ROTARY_ANGLES, rotary);
     add(ATTNC_DEVICE_KERNEL_ROTARY_ROWS, rotary);
