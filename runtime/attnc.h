@@ -219,8 +219,7 @@ typedef struct attnc_layer_options {
      * that are allowed; of 64-bit numbers the low 32 bits count. New keys for which an item has no room in its cache are left
      * out. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and of key, and rows of no item
      * are written as well. The form of attention depends on seq_q and seq_kv, not on lengths.
-     * ATTNC_NOT_SUPPORTED on a device: packed batches with query_lengths, with a cache, and with rotary positions that are not
-     * given for each row. */
+     * ATTNC_NOT_SUPPORTED on a device: packed batches with a cache. */
     const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;

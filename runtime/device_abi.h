@@ -72,6 +72,10 @@
  *     valid buffers of these extents.
  * fill_key_blocks  block_keep_mask (kb, qb, h, b), block_q, block_kv -> key_blocks (jb, ib, h, b): a mask, with any strides, of blocks
  *     of block_q queries and block_kv keys, multiples of 16, as the granules of 16 x 16 that attention takes.
+ * fill_positions  starts (b + 1), position_offsets (b), given, seq -> row_positions (m): of packed tokens. Row starts(b) + i,
+ *     before starts(b + 1) and i < seq, has position i, with ATTNC_GIVEN_POSITION_OFFSETS position_offsets(b) + i or the last of int32.
+ *     Tables as those of fill_items. Rows of no item are not written.
+ * clear_rows     items, seq_q -> out (n, m): rows of items that don't count become 0; all others keep their bits.
  *
  * In a library with cache attend, attend_masked, attend_guarded, attend_decode, attend_probs, attend_scores and fill_empty take
  * key_runs (r, b) besides: key j of item b is row key_runs(j / ATTNC_RUN_KEYS, b) + j % ATTNC_RUN_KEYS of k and v. In others it
@@ -122,6 +126,8 @@
     X(ROTATE_HEADS, rotate_heads)       \
     X(FILL_KEY_BIAS, fill_key_bias)     \
     X(FILL_KEY_BLOCKS, fill_key_blocks) \
+    X(FILL_POSITIONS, fill_positions)   \
+    X(CLEAR_ROWS, clear_rows)           \
     X(FILL_CACHE, fill_cache)           \
     X(FILL_RUNS, fill_runs)             \
     X(APPEND_ROWS, append_rows)         \
@@ -205,7 +211,9 @@
     X(KEY_RUNS, key_runs)                   \
     X(CACHE_LENGTHS_OUT, cache_lengths_out) \
     X(FIRST_HELD, first_held)               \
-    X(FIRST_ROW, first_row)
+    X(FIRST_ROW, first_row)                 \
+    X(STARTS, starts)                       \
+    X(ROW_POSITIONS, row_positions)
 
 #define ATTNC_X(id, name) ATTNC_DEVICE_KERNEL_##id,
 enum { ATTNC_DEVICE_KERNELS(ATTNC_X) ATTNC_DEVICE_KERNEL_COUNT };

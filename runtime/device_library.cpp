@@ -112,6 +112,13 @@ Arguments arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_BLOCK_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_BLOCK_Q,
                                    ATTNC_DEVICE_ARGUMENT_BLOCK_KV, ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS);
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_STARTS, ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS,
+                                   ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_SEQ,
+                                   ATTNC_DEVICE_ARGUMENT_ROW_POSITIONS);
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
+            return kContext |
+                   bits(ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_OUT);
         case ATTNC_DEVICE_KERNEL_FILL_CACHE:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS, ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS,
                                    ATTNC_DEVICE_ARGUMENT_KEY_LENGTHS, ATTNC_DEVICE_ARGUMENT_GIVEN,
@@ -219,6 +226,7 @@ bool device_calls(int64_t flags, int kernel) {
         case ATTNC_DEVICE_KERNEL_SPLIT_HEADS:
             return !has(ATTNC_CONFIG_IN_PROJ) || has(kChangesHeads);
         case ATTNC_DEVICE_KERNEL_PROJECT_OUT:
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
             return has(ATTNC_CONFIG_OUT_PROJ);
         case ATTNC_DEVICE_KERNEL_MERGE_HEADS:
             return !has(ATTNC_CONFIG_OUT_PROJ) || has(kChangesHeads);
@@ -236,6 +244,7 @@ bool device_calls(int64_t flags, int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ANGLES:
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_ROTATE_HEADS:
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
             return has(ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS);
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:

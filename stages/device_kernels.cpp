@@ -22,6 +22,8 @@ bool is_for_any_heads(int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
         case ATTNC_DEVICE_KERNEL_FILL_CACHE:
         case ATTNC_DEVICE_KERNEL_FILL_RUNS:
         case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
@@ -77,6 +79,8 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_ROTATE_HEADS, rotary);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS, config.masks);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS, config.masks);
+    add(ATTNC_DEVICE_KERNEL_FILL_POSITIONS, rotary);
+    add(ATTNC_DEVICE_KERNEL_CLEAR_ROWS, config.out_proj);
     add(ATTNC_DEVICE_KERNEL_FILL_CACHE, config.cache);
     add(ATTNC_DEVICE_KERNEL_FILL_RUNS, config.cache);
     add(ATTNC_DEVICE_KERNEL_APPEND_ROWS, config.cache);

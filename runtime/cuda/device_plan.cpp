@@ -54,6 +54,8 @@ attnc_status lay_out(attnc_error* error, const DeviceLayer& layer, DevicePlan& p
     if (layer.rotates()) {
         plan.q_angles = carver.take(kFloat, {2, plan.rows_q, layer.rotary.pairs});
         plan.k_angles = carver.take(kFloat, {2, plan.rows_kv, layer.rotary.pairs});
+        if (plan.packed) plan.q_positions = carver.take(kInt, {plan.rows_q});
+        if (plan.packed) plan.k_positions = carver.take(kInt, {plan.rows_kv});
     }
     if (plan.part_floats > 0) {
         plan.part_context = carver.take(kFloat, {plan.part_floats});
@@ -83,21 +85,9 @@ int32_t flags_of(const DeviceLayer& layer, const Request& r) {
 }
 
 // What a device can't do yet.
-attnc_status check_supported(attnc_error* error, const DeviceLayer& layer, const Request& r) {
-    if (!r.query_starts.present && !r.key_starts.present) return ATTNC_OK;
-    if (r.cache) {
-        return fail(error, ATTNC_NOT_SUPPORTED, {"cache is given, but packed batches on a device have none"});
-    }
-    if (r.query_lengths.present) {
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {"query_lengths is given, but packed batches on a device have none"});
-    }
-    if (layer.rotates() && (!r.query_positions.present || !r.key_positions.present)) {
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {r.query_positions.present ? "key" : "query",
-                     "_positions is not given, which packed batches on a device need"});
-    }
-    return ATTNC_OK;
+attnc_status check_supported(attnc_error* error, const Request& r) {
+    if (!r.cache || (!r.query_starts.present && !r.key_starts.present)) return ATTNC_OK;
+    return fail(error, ATTNC_NOT_SUPPORTED, {"cache is given, but packed batches on a device have none"});
 }
 
 // Rows and heads of an item's tokens, or of its outputs, within what a kernel's buffer can span.
@@ -380,7 +370,7 @@ bool fits(int64_t count, int64_t stride, int64_t size) {
 attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, const Request& r,
                               DevicePlan* plan) {
     *plan = {};
-    ATTNC_TRY(check_supported(error, layer, r));
+    ATTNC_TRY(check_supported(error, r));
     choose_keys(layer, r, *plan);
     if (r.batch == 0 || (!plan->attends && !plan->appends)) {
         *plan = {};

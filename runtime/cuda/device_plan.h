@@ -70,13 +70,14 @@ struct DevicePlan {
     int64_t v = kNowhere;         // [plane][rows_kv][v_width]
     int64_t q_angles = kNowhere;  // cosines [rows_q][pairs], then sines
     int64_t k_angles = kNowhere;  // the same for rows_kv
-    int64_t part_context = kNowhere;    // [part][rows_q][num_heads][v_width]
-    int64_t part_row_stats = kNowhere;  // [part][2][num_heads][rows_q]
-    int64_t context = kNowhere;         // [rows_q][num_heads][v_width]
-    int64_t row_stats = kNowhere;       // [2][num_heads][rows_q]
-    int64_t suspects = kNowhere;        // int32_t[items][num_heads]
-    int64_t probs = kNowhere;           // [average_items][num_heads][seq_q][seq_kv + appended]
-    int64_t key_bias = kNowhere;        // [items or 1][seq_kv]
+    int64_t q_positions = kNowhere, k_positions = kNowhere;  // packed: int32_t[rows_q], [rows_kv]
+    int64_t part_context = kNowhere;                         // [part][rows_q][num_heads][v_width]
+    int64_t part_row_stats = kNowhere;                       // [part][2][num_heads][rows_q]
+    int64_t context = kNowhere;                              // [rows_q][num_heads][v_width]
+    int64_t row_stats = kNowhere;                            // [2][num_heads][rows_q]
+    int64_t suspects = kNowhere;                             // int32_t[items][num_heads]
+    int64_t probs = kNowhere;     // [average_items][num_heads][seq_q][seq_kv + appended]
+    int64_t key_bias = kNowhere;  // [items or 1][seq_kv]
     int64_t key_blocks =
         kNowhere;  // uint8_t[items or 1][num_heads or 1][seq_q / 16][seq_kv / 16], rounded up
     int64_t bytes = 0;

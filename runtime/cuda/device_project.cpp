@@ -133,8 +133,38 @@ bool same_rows(const DeviceWave& w) {
            r.query_starts.data == r.key_starts.data;
 }
 
+// Rows of a packed side count their positions from each item's first row on.
+struct PackedSide {
+    const ItemNumbers& starts;
+    int64_t seq;  // most rows of an item
+    int32_t* positions;
+};
+attnc_status fill_positions(const DeviceWave& w, const TokenRows& t, const PackedSide& side) {
+    const DeviceWave::Numbers first = w.numbers(side.starts), offset = w.numbers(w.request.position_offsets);
+    Buffer<1> starts(on_device(first.data), kInt32, {{w.items + 1, first.stride}});
+    Buffer<1> offsets(on_device(offset.data), kInt32, {{w.items, offset.stride}});
+    Buffer<1> positions(on_device(side.positions), kInt32, {{t.rows(), 1}});
+    const int32_t given = w.request.position_offsets.present ? ATTNC_GIVEN_POSITION_OFFSETS : 0;
+    const auto seq = static_cast<int32_t>(side.seq);
+    DeviceCall call;
+    call.set(ATTNC_DEVICE_ARGUMENT_STARTS, starts);
+    call.set(ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS, offsets);
+    call.set(ATTNC_DEVICE_ARGUMENT_GIVEN, given);
+    call.set(ATTNC_DEVICE_ARGUMENT_SEQ, seq);
+    call.set(ATTNC_DEVICE_ARGUMENT_ROW_POSITIONS, positions);
+    return w.run(ATTNC_DEVICE_KERNEL_FILL_POSITIONS, call);
+}
+
+attnc_status make_side_angles(const DeviceWave& w, const TokenRows& t, const RowNumbers& positions,
+                              const PackedSide& side, const Angles& angles) {
+    if (!w.plan.packed || positions.present) return make_angles(w, t, positions, 0, angles);
+    ATTNC_TRY(fill_positions(w, t, side));
+    return make_angles(w, t, {side.positions, 1, true, false}, 0, angles);
+}
+
 attnc_status change_heads(const DeviceWave& w) {
     const DeviceLayer& layer = w.layer;
+    const Request& r = w.request;
     const HeadPlanes q = {w.q, w.queries.rows(), layer.config.num_heads, layer.qk_width};
     const HeadPlanes k = {w.k, w.keys.rows(), layer.config.num_kv_heads, layer.qk_width};
     const bool has_queries = w.plan.attends, has_keys = w.keys.seq > 0;
@@ -145,14 +175,31 @@ attnc_status change_heads(const DeviceWave& w) {
     if (!layer.rotates()) return ATTNC_OK;
     const Angles q_angles = {w.at<float>(w.plan.q_angles), layer.rotary.pairs, q.rows};
     if (has_queries) {
-        ATTNC_TRY(make_angles(w, w.queries, w.request.query_positions, 0, q_angles));
+        const PackedSide side = {r.query_starts, r.seq_q, w.at<int32_t>(w.plan.q_positions)};
+        ATTNC_TRY(make_side_angles(w, w.queries, r.query_positions, side, q_angles));
         ATTNC_TRY(rotate_planes(w, q, q_angles));
     }
     if (!has_keys) return ATTNC_OK;
     if (same_rows(w)) return rotate_planes(w, k, q_angles);
     const Angles k_angles = {w.at<float>(w.plan.k_angles), layer.rotary.pairs, k.rows};
-    ATTNC_TRY(make_angles(w, w.keys, w.request.key_positions, 0, k_angles));
+    const PackedSide side = {r.key_starts, r.seq_kv, w.at<int32_t>(w.plan.k_positions)};
+    ATTNC_TRY(make_side_angles(w, w.keys, r.key_positions, side, k_angles));
     return rotate_planes(w, k, k_angles);
+}
+
+// Rows of packed items that are past their lengths, which are rows like all others to a projection.
+attnc_status clear_rows(const DeviceWave& w) {
+    const OutView& out = w.request.out;
+    Buffer<2> items(on_device(w.at<int32_t>(w.plan.call.items)), kInt32,
+                    {{ATTNC_ITEM_COLUMNS, 1}, {w.items, ATTNC_ITEM_COLUMNS}});
+    Buffer<2> rows(on_device(out.data), kFloat32,
+                   {{w.layer.config.d_model, 1}, {w.queries.rows(), out.row_stride}});
+    const auto seq_q = static_cast<int32_t>(w.request.seq_q);
+    DeviceCall call;
+    call.set(ATTNC_DEVICE_ARGUMENT_ITEMS, items);
+    call.set(ATTNC_DEVICE_ARGUMENT_SEQ_Q, seq_q);
+    call.set(ATTNC_DEVICE_ARGUMENT_OUT, rows);
+    return w.run(ATTNC_DEVICE_KERNEL_CLEAR_ROWS, call);
 }
 
 }  // namespace
@@ -177,7 +224,7 @@ attnc_status write_output(const DeviceWave& w) {
     const int64_t d_model = w.layer.config.d_model;
     const OutView& out = w.request.out;
     const Rows rows = {out.data + w.first * out.batch_stride, out.batch_stride, out.row_stride, d_model};
-    return for_lists(t, rows, [&](int64_t item, int64_t items, int64_t row_stride) {
+    ATTNC_TRY(for_lists(t, rows, [&](int64_t item, int64_t items, int64_t row_stride) {
         const int64_t count = items * t.seq;
         Buffer<2> x(on_device(w.at<float>(w.plan.context) + item * t.seq * p.features), kFloat32,
                     {{p.features, 1}, {count, p.features}});
@@ -191,7 +238,8 @@ attnc_status write_output(const DeviceWave& w) {
         set_projection(call, x, weights, bias, lengths, seq);
         call.set(ATTNC_DEVICE_ARGUMENT_OUT, to);
         return w.run(ATTNC_DEVICE_KERNEL_PROJECT_OUT, call);
-    });
+    }));
+    return w.plan.packed && w.request.query_lengths.present ? clear_rows(w) : ATTNC_OK;
 }
 
 }  // namespace attnc::cuda

@@ -147,6 +147,8 @@ std::vector<PlainKernel> plain_kernels() {
             {"average_probs", any},
             {"fill_key_bias", any},
             {"fill_key_blocks", any},
+            {"fill_positions", any},
+            {"clear_rows", any},
             {"fill_cache", any},
             {"fill_runs", any},
             {"append_rows", any},

@@ -218,6 +218,10 @@ void do_work(int kernel, void** parameters) {
             return fill_key_bias(a);
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return fill_key_blocks(a);
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+            return fill_positions(a);
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
+            return clear_rows(a);
         case ATTNC_DEVICE_KERNEL_FILL_CACHE:
             return fill_cache(a);
         case ATTNC_DEVICE_KERNEL_FILL_RUNS:

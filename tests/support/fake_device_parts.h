@@ -104,6 +104,8 @@ void fill_key_bias(const DeviceArguments& a);
 void fill_key_blocks(const DeviceArguments& a);
 void fill_cache(const DeviceArguments& a);
 void fill_runs(const DeviceArguments& a);
+void fill_positions(const DeviceArguments& a);
+void clear_rows(const DeviceArguments& a);
 void append_rows(const DeviceArguments& a);
 void keep_lengths(const DeviceArguments& a);
 void project_heads(const DeviceArguments& a);

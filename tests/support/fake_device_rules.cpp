@@ -129,6 +129,12 @@ std::vector<Rule> rules_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return {BYTES(BLOCK_KEEP_MASK, block_keep_mask, 4, Form::kFree), SCALAR(BLOCK_Q, block_q, kInt),
                     SCALAR(BLOCK_KV, block_kv, kInt), BYTES(KEY_BLOCKS, key_blocks, 4)};
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+            return {INTS(STARTS, starts, 1, Form::kFree),
+                    INTS(POSITION_OFFSETS, position_offsets, 1, Form::kFree), SCALAR(GIVEN, given, kInt),
+                    SCALAR(SEQ, seq, kInt), INTS(ROW_POSITIONS, row_positions, 1)};
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
+            return {INTS(ITEMS, items, 2), SCALAR(SEQ_Q, seq_q, kInt), FLOATS(OUT, out, 2)};
         case ATTNC_DEVICE_KERNEL_FILL_CACHE:
             return {INTS(CACHE_LENGTHS, cache_lengths, 1, Form::kFree),
                     INTS(CACHE_SLOTS, cache_slots, 1, Form::kFree),

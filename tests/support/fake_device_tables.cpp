@@ -52,6 +52,28 @@ void fill_items(const DeviceArguments& a) {
     }
 }
 
+void fill_positions(const DeviceArguments& a) {
+    const DeviceView starts = VIEW(STARTS), offsets = VIEW(POSITION_OFFSETS), positions = VIEW(ROW_POSITIONS);
+    const bool is_offset = (INTEGER(GIVEN) & ATTNC_GIVEN_POSITION_OFFSETS) != 0;
+    const int64_t rows = positions.extent(0);
+    for (int64_t b = 0; b < offsets.extent(0); ++b) {
+        const int64_t first = clamped(starts.i(b), 0, rows), end = clamped(starts.i(b + 1), first, rows);
+        for (int64_t i = 0; i < INTEGER(SEQ) && first + i < end; ++i) {
+            const int64_t position = is_offset ? offsets.i(b) + i : i;
+            positions.i(first + i) = static_cast<int32_t>(std::min<int64_t>(position, INT32_MAX));
+        }
+    }
+}
+
+void clear_rows(const DeviceArguments& a) {
+    const DeviceView items = VIEW(ITEMS), out = VIEW(OUT);
+    for (int64_t b = 0; b < items.extent(1); ++b) {
+        for (int64_t i = items.i(ATTNC_ITEM_QUERIES, b); i < items.i(ATTNC_ITEM_ROWS, b); ++i) {
+            for (int64_t n = 0; n < out.extent(0); ++n) out.f(n, items.i(ATTNC_ITEM_QUERY_ROW, b) + i) = 0;
+        }
+    }
+}
+
 void fill_cache(const DeviceArguments& a) {
     const DeviceView held = VIEW(HELD), counts = VIEW(COUNTS), slots_out = VIEW(SLOTS_OUT);
     const int32_t given = INTEGER(GIVEN);

@@ -44,32 +44,6 @@ Refusal refusal_of(const LayerCall& call, const std::function<void(DeviceCallRun
     return {status, run.error.text};
 }
 
-TEST_F(DeviceErrors, NamesWhatPackedBatchesNeed) {
-    const Array<int64_t> starts = {{3}, {0, 3, 9}}, lengths = {{2}, {3, 6}};
-    const auto pack = [&](DeviceCallRun& run) {
-        attnc_inputs& in = run.inputs;
-        in.query_cu_seqlens = starts.view();
-        for (attnc_tensor* t : {&in.query, &run.outputs.out}) {
-            t->rank = 2;
-            t->extent[0] = t->extent[1], t->extent[1] = t->extent[2];
-            t->stride[0] = t->stride[1], t->stride[1] = 1;
-        }
-    };
-    LayerCall call = random_call("d32_h2_f32_rope:b1_q9_kv9", 2);
-    call.key = {}, call.value = {};
-    EXPECT_EQ(refusal_of(call, pack),
-              (Refusal{ATTNC_NOT_SUPPORTED,
-                       "query_positions is not given, which packed batches on a device need"}));
-    call.rotary = {};
-    EXPECT_EQ(
-        refusal_of(call,
-                   [&](DeviceCallRun& run) {
-                       pack(run);
-                       run.inputs.query_lengths = lengths.view();
-                   }),
-        (Refusal{ATTNC_NOT_SUPPORTED, "query_lengths is given, but packed batches on a device have none"}));
-}
-
 // 2500 x 2500 granules for each head of each of 22 items.
 TEST_F(DeviceErrors, LimitsTheMasksThatAPackedBatchNeeds) {
     constexpr int64_t kRows = 40000, kItems = 22;
