@@ -28,6 +28,7 @@ CachedCall::CachedCall(const LayerCallSetup& setup, int64_t batches)
       slots_(static_cast<size_t>(problem_.sizes.batch * batches)) {
     if (held_ < 0) throw std::runtime_error(fmt::format("{}: more new keys than keys", to_string(problem_)));
     layer_ = new_layer(setup);
+    on_device_ = is_on_device(layer_);
     attnc_error error;
     std::iota(slots_.begin(), slots_.end(), 0);
     make_cache(static_cast<int64_t>(slots_.size()));
@@ -105,7 +106,7 @@ void CachedCall::call() {
     attnc_error error;
     check_status(attnc_layer_forward(layer_, &inputs_, &placed_outputs_, &run_, &error), error,
                  "attnc_layer_forward");
-    if (is_on_device(layer_)) {
+    if (on_device_) {
         check_status(attnc_device_synchronize(layer_, nullptr, &error), error, "attnc_device_synchronize");
     }
     if (inputs_.cache_use == ATTNC_CACHE_READ) return;

@@ -32,6 +32,7 @@ private:
     Problem problem_;
     int64_t held_;  // keys of a slot before a call
     attnc_layer* layer_ = nullptr;
+    bool on_device_ = false;
     LayerTokens tokens_;
     std::vector<float> out_;
     std::unique_ptr<PlacedCache> cache_;

@@ -274,8 +274,8 @@ typedef enum attnc_causal {
  * same widths: num_kv_heads, head_dim, v_head_dim and page size.
  *
  * Of a layer on a device only its head lies in the host's memory; keys, values and the slots' lengths lie in device memory of
- * the caller's, which stays where it is. It serves every such layer in the same context. A call neither reads nor writes the
- * head, so that a graph which was captured may be launched again and goes on where the last launch ended. */
+ * the caller's, which stays where it is. It serves every such layer in the same context. What a call launches needs nothing of
+ * the head, so that a graph which was captured may be launched again and goes on where the last launch ended. */
 typedef struct attnc_cache attnc_cache;
 
 /* SLOTS: each slot holds keys 0 .. length of a sequence, at most capacity. RING: each slot holds the last keys, at most

@@ -10,7 +10,7 @@
 namespace attnc {
 namespace {
 
-constexpr uint64_t kMagic = 0x3165686361636b61;  // of this layout
+constexpr uint64_t kMagic = 0x3265686361636b61;  // of this layout
 constexpr int64_t kFloat = sizeof(float);
 
 attnc_status check_positive(attnc_error* error, const char* name, int64_t value) {

@@ -15,6 +15,6 @@ struct RotatedHeads {
 };
 
 attnc_status check_rotation(attnc_error* error, const attnc_layer& layer, const attnc_rotation* rotation,
-                            RotatedHeads* heads, Request* request);
+                            RotatedHeads* call, Request* request);
 
 }  // namespace attnc

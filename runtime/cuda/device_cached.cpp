@@ -161,6 +161,11 @@ attnc_status append_keys(const DeviceWave& w) {
     if (!w.plan.appends) return ATTNC_OK;
     const CacheRows cache = cache_rows(w);
     const int64_t all = w.layer.config.num_kv_heads, step = w.plan.launch_heads / w.layer.group();
+    const int64_t width = w.layer.qk_width, plane = cache.plane_rows * width;
+    // K's and V's planes that follow each other are those of twice as many heads.
+    const bool joined = width == w.layer.v_width && w.v == w.k + all * w.keys.rows() * width &&
+                        cache.v == cache.k + all * plane && fits(2 * all, plane, kFloat);
+    if (joined) return append(w, {w.k, cache.k, width}, cache, 0, 2 * all);
     for (int64_t head = 0; head < all; head += step) {
         const int64_t heads = least(step, all - head);
         ATTNC_TRY(append(w, {w.k, cache.k, w.layer.qk_width}, cache, head, heads));

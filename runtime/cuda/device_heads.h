@@ -35,13 +35,13 @@ struct MergedHeads {
     int64_t head_stride, row_stride;
 };
 
-attnc_status split_heads(const DeviceWave& wave, const TokenRows& rows, const TokenView& from,
+attnc_status split_heads(const DeviceWave& wave, const TokenRows& tokens, const TokenView& view,
                          const Heads& heads, float* to);
-attnc_status merge_heads(const DeviceWave& wave, const TokenRows& rows, const MergedHeads& from,
-                         const OutView& to);
+attnc_status merge_heads(const DeviceWave& wave, const TokenRows& tokens, const MergedHeads& from,
+                         const OutView& out);
 attnc_status norm_planes(const DeviceWave& wave, const HeadPlanes& planes, const float* norm);
 // By the positions of rows, or counted from `first_row` behind the item's offset.
-attnc_status make_angles(const DeviceWave& wave, const TokenRows& rows, const RowNumbers& positions,
+attnc_status make_angles(const DeviceWave& wave, const TokenRows& tokens, const RowNumbers& positions,
                          int64_t first_row, const Angles& angles);
 attnc_status rotate_planes(const DeviceWave& wave, const HeadPlanes& planes, const Angles& angles);
 

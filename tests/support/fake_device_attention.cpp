@@ -190,7 +190,8 @@ void attend_merge(const DeviceArguments& a) {
     const DeviceView to = VIEW(CONTEXT), stats = VIEW(ROW_STATS);
     for (int64_t m = 0; m < to.extent(2); ++m) {
         for (int64_t h = 0; h < to.extent(1); ++h) {
-            const float sink = a.option() ? sinks.f(h) : kMinusInfinity;
+            float sink = kMinusInfinity;
+            if (a.option()) sink = sinks.f(h);
             float largest = sink;
             for (int64_t s = 0; s < from.extent(3); ++s) {
                 if (stats_in.f(m, h, 1, s) != 0 && !(stats_in.f(m, h, 0, s) <= largest))

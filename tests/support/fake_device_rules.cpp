@@ -179,6 +179,7 @@ std::vector<Rule> rules_of(int kernel) {
 const std::vector<Rule>& rules(int kernel) {
     static const std::vector<std::vector<Rule>> all = [] {
         std::vector<std::vector<Rule>> made;
+        made.reserve(ATTNC_DEVICE_KERNEL_COUNT);
         for (int k = 0; k < ATTNC_DEVICE_KERNEL_COUNT; ++k) made.push_back(rules_of(k));
         return made;
     }();

@@ -57,12 +57,12 @@ TEST_F(DeviceCaches, AppendWhatWasProjectedAndGrowAtTheEnd) {
     Caching c(self_attention("d32_h2_f32_cache:b2_q40_kv40", 1));
     ASSERT_EQ(c.cached.append(part_of(c.call, {0, 20, 0, 20})).status, ATTNC_OK);
     EXPECT_EQ(launched(),
-              (Names{"fill_cache", "fill_items", "fill_runs", "project_heads", "append_rows", "append_rows",
-                     "attend", "attend_suspects", "attend_guarded", "project_out", "keep_lengths"}));
+              (Names{"fill_cache", "fill_items", "fill_runs", "project_heads", "append_rows", "attend",
+                     "attend_suspects", "attend_guarded", "project_out", "keep_lengths"}));
     // A step of generation.
     ASSERT_EQ(c.cached.append(part_of(c.call, {20, 1, 20, 1})).status, ATTNC_OK);
     EXPECT_EQ(launched(), (Names{"fill_cache", "fill_items", "fill_runs", "project_heads", "append_rows",
-                                 "append_rows", "attend_decode", "project_out", "keep_lengths"}));
+                                 "attend_decode", "project_out", "keep_lengths"}));
     ASSERT_EQ(c.cached.read(part_of(c.call, {20, 1, 0, 21})).status, ATTNC_OK);
     EXPECT_EQ(launched(), (Names{"fill_cache", "fill_items", "fill_runs", "project_heads", "attend_decode",
                                  "project_out"}));
@@ -111,7 +111,7 @@ TEST_F(DeviceCaches, AMemoryIsProjectedWithoutQueries) {
     ASSERT_EQ(c.cached.memory(call).status, ATTNC_OK);
     EXPECT_EQ(launched(),
               (Names{"fill_cache", "fill_items", "fill_runs", "project_heads", "project_heads", "norm_heads",
-                     "rotary_angles", "rotate_heads", "append_rows", "append_rows", "keep_lengths"}));
+                     "rotary_angles", "rotate_heads", "append_rows", "keep_lengths"}));
     EXPECT_EQ(c.cached.length(1), 30);
 }
 
