@@ -53,14 +53,59 @@ void DeviceMemory::copy_out(void* to, size_t bytes) const {
                  "attnc_device_copy_out");
 }
 
+PlacedTensor::PlacedTensor(const attnc_layer* layer, const attnc_tensor& host) : host_(host) {
+    if (host.rank == 0 || !is_on_device(layer)) return;
+    memory_ = std::make_unique<DeviceMemory>(layer, span_bytes(host));
+    if (const size_t bytes = span_bytes(host); bytes > 0) memory_->copy_in(host.data, bytes);
+}
+
+attnc_tensor PlacedTensor::view() const {
+    attnc_tensor tensor = host_;
+    if (memory_) tensor.data = memory_->data();
+    return tensor;
+}
+
+void PlacedTensor::copy_out() const {
+    if (const size_t bytes = memory_ ? span_bytes(host_) : 0; bytes > 0) memory_->copy_out(host_.data, bytes);
+}
+
+PlacedWorkspace::PlacedWorkspace(const attnc_layer* layer, size_t bytes) {
+    if (is_on_device(layer)) {
+        device_ = std::make_unique<DeviceMemory>(layer, bytes);
+    } else {
+        host_ = std::make_unique<AlignedBytes>(bytes);
+    }
+}
+
+PlacedCache::PlacedCache(const attnc_layer* layer, attnc_cache_options options) {
+    attnc_error error;
+    size_t bytes = 0;
+    check_status(attnc_cache_bytes(layer, &options, &bytes, &error), error, "attnc_cache_bytes");
+    check_status(attnc_cache_device_bytes(layer, &options, &options.device_bytes, &error), error,
+                 "attnc_cache_device_bytes");
+    head_ = std::make_unique<AlignedBytes>(bytes);
+    if (options.device_bytes > 0) {
+        memory_ = std::make_unique<DeviceMemory>(layer, options.device_bytes);
+        options.device_memory = memory_->data();
+    }
+    check_status(attnc_cache_create(layer, &options, head_->data(), bytes, &cache_, &error), error,
+                 "attnc_cache_create");
+}
+
 DeviceCall::DeviceCall(const attnc_layer* layer, const attnc_inputs& inputs, const attnc_outputs& outputs)
     : layer_(layer), inputs_(inputs), outputs_(outputs) {
     attnc_inputs& in = inputs_;
-    for (attnc_tensor* tensor :
-         {&in.query, &in.key, &in.value, &in.keep_mask, &in.drop_mask, &in.bias, &in.key_keep_mask,
-          &in.key_drop_mask, &in.key_bias, &in.key_lengths, &in.query_lengths, &in.causal_offsets,
-          &in.block_keep_mask, &in.query_cu_seqlens, &in.key_cu_seqlens, &in.position_offsets,
-          &in.query_positions, &in.key_positions}) {
+    for (attnc_tensor* tensor : {&in.query,           &in.key,
+                                 &in.value,           &in.keep_mask,
+                                 &in.drop_mask,       &in.bias,
+                                 &in.key_keep_mask,   &in.key_drop_mask,
+                                 &in.key_bias,        &in.key_lengths,
+                                 &in.query_lengths,   &in.causal_offsets,
+                                 &in.block_keep_mask, &in.query_cu_seqlens,
+                                 &in.key_cu_seqlens,  &in.position_offsets,
+                                 &in.query_positions, &in.key_positions,
+                                 &in.cache_slots,     &in.block_table,
+                                 &in.cache_lengths}) {
         move(*tensor, false);
     }
     attnc_outputs& out = outputs_;

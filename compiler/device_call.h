@@ -33,6 +33,43 @@ private:
     void* data_ = nullptr;
 };
 
+// A tensor where calls of a layer want it: itself, or on a device a copy there, whose elements come back by copy_out. The host's
+// memory must outlive it.
+class PlacedTensor {
+public:
+    PlacedTensor(const attnc_layer* layer, const attnc_tensor& host);
+    attnc_tensor view() const;
+    void copy_out() const;
+
+private:
+    attnc_tensor host_;
+    std::unique_ptr<DeviceMemory> memory_;  // null: the host's
+};
+
+// Workspace of a layer's calls, where they want it.
+class PlacedWorkspace {
+public:
+    PlacedWorkspace(const attnc_layer* layer, size_t bytes);
+    void* data() const { return device_ ? device_->data() : host_->data(); }
+
+private:
+    std::unique_ptr<AlignedBytes> host_;
+    std::unique_ptr<DeviceMemory> device_;
+};
+
+// A cache of a layer in memory of its own.
+class PlacedCache {
+public:
+    // Throws std::runtime_error.
+    PlacedCache(const attnc_layer* layer, attnc_cache_options options);
+    attnc_cache* cache() const { return cache_; }
+
+private:
+    std::unique_ptr<AlignedBytes> head_;
+    std::unique_ptr<DeviceMemory> memory_;
+    attnc_cache* cache_ = nullptr;
+};
+
 // Everything that a call takes, on the device. The host's memory must outlive it.
 class DeviceCall {
 public:

@@ -103,27 +103,20 @@ class PastCache {
 public:
     // `keys` is the most that an item has after the call.
     PastCache(const attnc_layer* layer, const ReferencePast& past, int64_t keys)
-        : past_(past), batch_(past.keys.extent[0]) {
-        attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
-        options.slots = std::max<int64_t>(1, batch_);
-        options.capacity = std::max<int64_t>(1, keys);
-        attnc_error error;
-        size_t bytes = 0;
-        check_status(attnc_cache_bytes(layer, &options, &bytes, &error), error, "attnc_cache_bytes");
-        memory_.emplace(bytes);
-        check_status(attnc_cache_create(layer, &options, memory_->data(), bytes, &cache_, &error), error,
-                     "attnc_cache_create");
+        : layer_(layer), past_(past), batch_(past.keys.extent[0]), cache_(layer, options(batch_, keys)) {
+        const PlacedTensor past_keys(layer, past.keys), past_values(layer, past.values);
         for (int64_t item = 0; item < batch_; ++item) {
             const Part part(item, past.length(item));
-            const attnc_tensor key = part.of(past.keys), value = part.of(past.values);
-            check_status(attnc_cache_import(cache_, &part.range, &key, &value, &error), error,
+            const attnc_tensor key = part.of(past_keys.view()), value = part.of(past_values.view());
+            attnc_error error;
+            check_status(attnc_cache_import(cache(), &part.range, &key, &value, &error), error,
                          "attnc_cache_import");
         }
     }
     PastCache(const PastCache&) = delete;
     PastCache& operator=(const PastCache&) = delete;
 
-    attnc_cache* cache() const { return cache_; }
+    attnc_cache* cache() const { return cache_.cache(); }
 
     // What all items have now, [batch, num_kv_heads, keys, head_dim], and 0 past the end of those that have less.
     void give_back(int64_t keys, Reference& result) const {
@@ -133,13 +126,16 @@ public:
             return all;
         };
         const Output key = heads(past_.keys), value = heads(past_.values);
+        const PlacedTensor all_keys(layer_, key.view), all_values(layer_, value.view);
         for (int64_t item = 0; item < batch_; ++item) {
-            const Part part(item, attnc_cache_length(cache_, item));
-            const attnc_tensor key_part = part.of(key.view), value_part = part.of(value.view);
+            const Part part(item, attnc_cache_length(cache(), item));
+            const attnc_tensor key_part = part.of(all_keys.view()), value_part = part.of(all_values.view());
             attnc_error error;
-            check_status(attnc_cache_export(cache_, &part.range, &key_part, &value_part, &error), error,
+            check_status(attnc_cache_export(cache(), &part.range, &key_part, &value_part, &error), error,
                          "attnc_cache_export");
         }
+        all_keys.copy_out();
+        all_values.copy_out();
         result.keys_after = key.widened();
         result.values_after = value.widened();
     }
@@ -163,11 +159,17 @@ private:
             return all;
         }
     };
+    static attnc_cache_options options(int64_t batch, int64_t keys) {
+        attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
+        options.slots = std::max<int64_t>(1, batch);
+        options.capacity = std::max<int64_t>(1, keys);
+        return options;
+    }
 
+    const attnc_layer* layer_;
     const ReferencePast& past_;
     int64_t batch_;
-    std::optional<AlignedBytes> memory_;
-    attnc_cache* cache_ = nullptr;
+    PlacedCache cache_;
 };
 
 void forward(const attnc_layer* layer, const attnc_inputs& inputs, const attnc_outputs& outputs) {
@@ -243,18 +245,21 @@ std::vector<double> run_rotation(const attnc_library* library, const std::string
     } else {
         out.make({x.extent[0], x.extent[1], x.extent[2]});
     }
+    const PlacedTensor from(layer.get(), x), to(layer.get(), out.view);
+    const PlacedTensor positions(layer.get(), inputs.query_positions);
     attnc_rotation rotation = ATTNC_ROTATION_INIT;
     rotation.heads = ATTNC_HEADS_QUERY;
-    rotation.x = x;
-    rotation.positions = inputs.query_positions;
-    rotation.out = out.view;
+    rotation.x = from.view();
+    rotation.positions = positions.view();
+    rotation.out = to.view();
     attnc_error error;
     attnc_run run = ATTNC_RUN_INIT;
     check_status(attnc_layer_rotate_workspace(layer.get(), &run, &run.workspace_bytes, &error), error,
                  "attnc_layer_rotate_workspace");
-    const AlignedBytes workspace(run.workspace_bytes);
+    const PlacedWorkspace workspace(layer.get(), run.workspace_bytes);
     run.workspace = workspace.data();
     check_status(attnc_layer_rotate(layer.get(), &rotation, &run, &error), error, "attnc_layer_rotate");
+    to.copy_out();
     return out.widened();
 }
 

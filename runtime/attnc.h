@@ -55,8 +55,7 @@ typedef enum attnc_status {
     ATTNC_TOO_LARGE = 13,         /* sizes overflow, or one item is beyond the kernels' 2 GiB */
     ATTNC_WORKSPACE_TOO_SMALL = 14, /* or the memory for a cache */
     ATTNC_WORKSPACE_MISALIGNED =
-        15, /* the workspace, and a cache's memory, must be aligned to 64 bytes; a workspace on
-                                        a device to 256 */
+        15, /* the workspace, and a cache's memory, must be aligned to 64 bytes; on a device to 256 */
     ATTNC_OUT_OF_MEMORY = 16,
     ATTNC_NO_TARGET = 17, /* the target asked for is not in the library, or this CPU can't run it */
     ATTNC_NO_DEVICE =
@@ -216,12 +215,11 @@ typedef struct attnc_layer_options {
      * attnc_layer_forward only launches, on attnc_run.stream: no allocation, no copy, no waiting, so that it may be captured
      * in a graph. It returns before the work is done; what it was given stays there until then. The calling thread's context
      * is afterwards as it was. Executors are not used.
-     * Instead of being refused, lengths, first rows and positions outside of their ranges become the nearest that are
-     * allowed; of 64-bit numbers the low 32 bits count. In packed batches seq_q and seq_kv, of masks and outputs too, are
-     * the rows of query and of key, and rows of no item are written as well. The form of attention depends on seq_q and
-     * seq_kv, not on lengths.
-     * ATTNC_NOT_SUPPORTED on a device: caches, attnc_memory_project, attnc_layer_rotate; packed batches with query_lengths,
-     * and with rotary positions that are not given for each row. */
+     * Instead of being refused, lengths, first rows, positions, slots and pages outside of their ranges become the nearest
+     * that are allowed; of 64-bit numbers the low 32 bits count. New keys for which an item has no room in its cache are left
+     * out. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and of key, and rows of no item
+     * are written as well. The form of attention depends on seq_q and seq_kv, not on lengths.
+     * ATTNC_NOT_SUPPORTED on a device: packed batches with a cache. */
     const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;
@@ -271,9 +269,13 @@ typedef enum attnc_causal {
 } attnc_causal;
 
 /* Keys and values that stay from call to call, as attention reads them: projected, and normalised and rotated where the
- * library does so. Only for a library with cache. It lives in the caller's memory and has no pointers inside: there is
+ * library does so. Only for a library with cache. It lives in the caller's memory and has no pointers into itself: there is
  * nothing to destroy, and its bytes may be moved to other memory that is aligned to 64 bytes. It serves every layer of the
- * same widths: num_kv_heads, head_dim, v_head_dim and page size. */
+ * same widths: num_kv_heads, head_dim, v_head_dim and page size.
+ *
+ * Of a layer on a device only its head lies in the host's memory; keys, values and the slots' lengths lie in device memory of
+ * the caller's, which stays where it is. It serves every such layer in the same context. What a call launches needs nothing of
+ * the head, so that a graph which was captured may be launched again and goes on where the last launch ended. */
 typedef struct attnc_cache attnc_cache;
 
 /* SLOTS: each slot holds keys 0 .. length of a sequence, at most capacity. RING: each slot holds the last keys, at most
@@ -339,17 +341,25 @@ typedef struct attnc_inputs {
         key_positions; /* the same for keys, [batch, seq_kv]; self-attention: the queries', where not given */
     /* A cache. key, value (or query in their place), key_lengths and key_positions are then those of the keys that the
      * call appends; everything else counts all keys of an item, what it had and what it got: the diagonal, and masks,
-     * biases, probs and scores, whose seq_kv is the largest count of the call's items. Every refusal comes before
-     * anything is written; lengths grow when the call succeeds. After a failure they are as before, and so are the keys
-     * (of a ring, those that a repetition needs). With seq_q 0 a call only appends. */
+     * biases, probs and scores, whose seq_kv is max_keys. Every refusal comes before anything is written; lengths grow when
+     * the call succeeds. After a failure they are as before, and so are the keys (of a ring, those that a repetition needs).
+     * With seq_q 0 a call only appends. */
     attnc_cache* cache;
     attnc_cache_use cache_use; /* with a cache only */
-    /* Which slots the items have; not given: item b has slot b. A call appends to a slot, and to a page, for one item. */
+    /* Which slots the items have; not given: item b has slot b. A call appends to a slot, and to a page, for one item: on
+     * a device that is the caller's to see to. */
     attnc_tensor cache_slots; /* I32 or I64 [batch] */
     /* Paged only: key j of item b is in page block_table[b][j / page_size], where the item had cache_lengths[b] keys
      * before the call. Entries past an item's keys are not read. */
     attnc_tensor block_table;   /* I32 [batch, pages of an item], any strides */
     attnc_tensor cache_lengths; /* I32 or I64 [batch] */
+    /* With a cache only: the most keys that an item has after the call; an item with more is refused. 0: the largest count of
+     * the call's items.
+     * On a device, whose lengths the host doesn't know, keys past max_keys are neither appended nor seen, and 0 is all that
+     * an item has room for: the capacity, or the pages of its block table. A ring always needs it there, since its sequences
+     * have no end; where it is more than the ring's capacity, seq_q and window_left together must not be, and keys that the
+     * ring doesn't hold any more are the caller's not to ask for. Less than the room makes a call cheaper. */
+    int64_t max_keys;
 } attnc_inputs;
 
 /* Which scores outputs.scores holds. Keys past an item's length have -inf in all of them, rows past its query length 0.
@@ -407,7 +417,8 @@ attnc_status attnc_layer_workspace(const attnc_layer* layer, const attnc_inputs*
                                    const attnc_outputs* outputs, const attnc_run* run, size_t* bytes,
                                    attnc_error* error);
 
-/* Limits of a program's calls. max_seq_kv: of the rows of key and value, and with a cache of the keys that an item has. */
+/* Limits of a program's calls. max_seq_kv: of the rows of key and value, and with a cache of the keys that an item has, on a
+ * device of max_keys or what it stands for. */
 typedef struct attnc_limits {
     size_t struct_size;
     int64_t max_batch, max_seq_q, max_seq_kv, max_concurrency; /* each >= 1 */
@@ -442,18 +453,29 @@ typedef struct attnc_cache_options {
     size_t struct_size;
     attnc_cache_kind kind;
     int64_t slots, capacity, pages;
+    /* For a layer on a device only: memory there that the layer's context can reach, aligned to 256 bytes, of at least the
+     * size that attnc_cache_device_bytes names. All rows of a head are below 2 GiB. Not looked at where sizes are asked for. */
+    void* device_memory;
+    size_t device_bytes;
 } attnc_cache_options;
 #define ATTNC_CACHE_OPTIONS_INIT ATTNC_SIZED(attnc_cache_options)
 
-/* The size of a cache, and a cache in `memory`, which is aligned to 64 bytes and has at least that size. All slots are
- * empty. Calls of one cache on different slots (or pages) may run at the same time, and so may calls that only read.
- * Nothing may use a slot (or page) while a call appends to it, and no slot while attnc_cache_reorder runs. */
+/* The size of a cache, and a cache in `memory`, which is aligned to 64 bytes and has at least that size; device_bytes is what
+ * it has on the layer's device besides, 0 without one. All slots are empty. Calls of one cache on different slots (or pages)
+ * may run at the same time, and so may calls that only read. Nothing may use a slot (or page) while a call appends to it, and
+ * no slot while attnc_cache_reorder runs.
+ *
+ * On a device attnc_cache_create and the functions below copy at once and outside of every stream, and are complete when they
+ * return: the caller has waited for the work that uses the slots (or pages), and has captured nothing meanwhile. */
 attnc_status attnc_cache_bytes(const attnc_layer* layer, const attnc_cache_options* options, size_t* bytes,
                                attnc_error* error);
+attnc_status attnc_cache_device_bytes(const attnc_layer* layer, const attnc_cache_options* options,
+                                      size_t* bytes, attnc_error* error);
 attnc_status attnc_cache_create(const attnc_layer* layer, const attnc_cache_options* options, void* memory,
                                 size_t bytes, attnc_cache** cache, attnc_error* error);
 
-/* Keys of a slot so far, in a ring those too that it doesn't hold any more. -1 for a slot that isn't there. */
+/* Keys of a slot so far, in a ring those too that it doesn't hold any more. -1 for a slot that isn't there, and where a device
+ * refuses to tell. */
 int64_t attnc_cache_length(const attnc_cache* cache, int64_t slot);
 
 /* Forgets the keys of a slot from `length` on; 0 clears it. A ring goes back only to a length that it still holds, and
@@ -461,10 +483,12 @@ int64_t attnc_cache_length(const attnc_cache* cache, int64_t slot);
 attnc_status attnc_cache_rewind(attnc_cache* cache, int64_t slot, int64_t length, attnc_error* error);
 
 /* Slot i takes over what slot from[i] held, for all i < count at once: duplicates, exchanges and cycles are right (beam
- * search). In place, without other memory. A paged cache is reordered in its block tables, so it is refused here. */
+ * search). In place, without other memory. A paged cache is reordered in its block tables, so it is refused here. `from` is
+ * the host's memory, of a device too. */
 attnc_status attnc_cache_reorder(attnc_cache* cache, const int64_t* from, int64_t count, attnc_error* error);
 
-/* Keys first .. first + count of each item, of a slot or of the pages of a block table. */
+/* Keys first .. first + count of each item, of a slot or of the pages of a block table. Both tables are the host's memory, of a
+ * device too. */
 typedef struct attnc_cache_range {
     size_t struct_size;
     attnc_tensor slots;       /* I32 or I64 [batch]; not given: item b is slot b. Not for paged caches */
@@ -474,7 +498,8 @@ typedef struct attnc_cache_range {
 #define ATTNC_CACHE_RANGE_INIT ATTNC_SIZED(attnc_cache_range)
 
 /* Copies keys and values, as the cache holds them, to and from key [batch, num_kv_heads, count, head_dim] and value
- * [batch, num_kv_heads, count, v_head_dim], F32, inner stride 1. Export: rank 0 or null: not wanted; every key must be
+ * [batch, num_kv_heads, count, v_head_dim], F32, inner stride 1, for a device in its memory. Export: rank 0 or null: not
+ * wanted; every key must be
  * there (in pages the caller knows). Import: both; slots have first + count keys afterwards. It begins at most at the
  * slot's length; in a ring anywhere, and count is at most capacity. */
 attnc_status attnc_cache_export(const attnc_cache* cache, const attnc_cache_range* range,

@@ -324,6 +324,7 @@ struct Inputs {
     Lengths cache_slots;              // [batch]; none: item b has slot b
     View<const int32_t> block_table;  // [batch, pages of an item]; paged only
     Lengths cache_lengths;            // [batch]; paged only
+    int64_t max_keys = 0;             // of an item after the call; 0: as attnc_inputs has it
 
     attnc_inputs c() const {
         attnc_inputs in = ATTNC_INPUTS_INIT;
@@ -342,6 +343,7 @@ struct Inputs {
         if (cache != nullptr) in.cache_use = static_cast<attnc_cache_use>(cache_use);
         in.cache_slots = cache_slots.c(), in.block_table = block_table.c();
         in.cache_lengths = cache_lengths.c();
+        in.max_keys = max_keys;
         return in;
     }
 };
@@ -489,12 +491,13 @@ public:
 
     // Applies the layer's norm and rotary embedding to heads, as forward does between projection and attention.
     void rotate(const Rotation& rotation, std::span<std::byte> workspace,
-                const attnc_executor* executor = nullptr) const {
+                const attnc_executor* executor = nullptr, void* stream = nullptr) const {
         const attnc_rotation r = rotation.c();
         attnc_run run = ATTNC_RUN_INIT;
         run.workspace = workspace.data();
         run.workspace_bytes = workspace.size();
         run.executor = executor;
+        run.stream = stream;
         attnc_error error{};
         detail::check(attnc_layer_rotate(layer_.get(), &r, &run, &error), error);
     }
@@ -509,12 +512,13 @@ public:
 
     // Projects key and value of the inputs into their cache, to be read by many calls.
     void project_memory(const Inputs& inputs, std::span<std::byte> workspace,
-                        const attnc_executor* executor = nullptr) const {
+                        const attnc_executor* executor = nullptr, void* stream = nullptr) const {
         const attnc_inputs in = memory_inputs(inputs);
         attnc_run run = ATTNC_RUN_INIT;
         run.workspace = workspace.data();
         run.workspace_bytes = workspace.size();
         run.executor = executor;
+        run.stream = stream;
         attnc_error error{};
         detail::check(attnc_memory_project(layer_.get(), &in, in.cache, &run, &error), error);
     }
@@ -597,6 +601,13 @@ struct CacheOptions {
     CacheKind kind = CacheKind::kSlots;
     int64_t slots = 0, capacity = 0;  // sequences, and keys of each
     int64_t pages = 0;                // instead of them, where paged
+
+    attnc_cache_options c() const {
+        attnc_cache_options o = ATTNC_CACHE_OPTIONS_INIT;
+        o.kind = static_cast<attnc_cache_kind>(kind);
+        o.slots = slots, o.capacity = capacity, o.pages = pages;
+        return o;
+    }
 };
 
 // Keys first .. first + count of each item.
@@ -613,23 +624,31 @@ struct CacheRange {
     }
 };
 
-// Keys and values that stay from call to call, in memory of its own. Movable; must outlive the calls that use it. Throws
-// std::bad_alloc when there is no memory.
+// Keys and values that stay from call to call, in memory of its own, of a layer on a device there. Movable; must outlive the calls
+// that use it, and on a device the layer must outlive it. Throws std::bad_alloc when there is no memory.
+//
+// On a device the functions below copy at once: the caller has waited for the work that uses the cache. Tensors of export_to and
+// import_from are of the device's memory; numbers of slots and pages are the host's.
 class Cache {
 public:
-    Cache(const Layer& layer, const CacheOptions& options) {
-        attnc_cache_options o = ATTNC_CACHE_OPTIONS_INIT;
-        o.kind = static_cast<attnc_cache_kind>(options.kind);
-        o.slots = options.slots, o.capacity = options.capacity, o.pages = options.pages;
+    Cache(const Layer& layer, const CacheOptions& options)
+        : Cache(layer, options, device_room(layer, device_bytes(layer, options))) {}
+    // In the caller's memory on the layer's device, aligned to 256 bytes, of at least device_bytes(layer, options).
+    Cache(const Layer& layer, const CacheOptions& options, std::span<std::byte> device_memory) {
+        create(layer, options, device_memory);
+    }
+
+    // Of the layer's device; 0 on a CPU.
+    static size_t device_bytes(const Layer& layer, const CacheOptions& options) {
+        const attnc_cache_options o = options.c();
         attnc_error error{};
-        detail::check(attnc_cache_bytes(layer.c(), &o, &bytes_, &error), error);
-        memory_.reset(static_cast<std::byte*>(::operator new (bytes_, std::align_val_t{64})));
-        attnc_memory_advise(memory_.get(), bytes_);
-        detail::check(attnc_cache_create(layer.c(), &o, memory_.get(), bytes_, &cache_, &error), error);
+        size_t bytes = 0;
+        detail::check(attnc_cache_device_bytes(layer.c(), &o, &bytes, &error), error);
+        return bytes;
     }
 
     attnc_cache* c() const { return cache_; }
-    size_t bytes() const { return bytes_; }
+    size_t bytes() const { return bytes_; }  // of the host
 
     int64_t length(int64_t slot) const { return attnc_cache_length(cache_, slot); }
     // Forgets the keys of a slot from `length` on.
@@ -657,12 +676,29 @@ public:
     }
 
 private:
+    Cache(const Layer& layer, const CacheOptions& options, DeviceArray<std::byte> device_memory)
+        : device_memory_(std::move(device_memory)) {
+        create(layer, options, device_memory_.span());
+    }
+    static DeviceArray<std::byte> device_room(const Layer& layer, size_t bytes) {
+        return bytes > 0 ? DeviceArray<std::byte>(layer, bytes) : DeviceArray<std::byte>();
+    }
+    void create(const Layer& layer, const CacheOptions& options, std::span<std::byte> device_memory) {
+        attnc_cache_options o = options.c();
+        o.device_memory = device_memory.data(), o.device_bytes = device_memory.size();
+        attnc_error error{};
+        detail::check(attnc_cache_bytes(layer.c(), &o, &bytes_, &error), error);
+        memory_.reset(static_cast<std::byte*>(::operator new (bytes_, std::align_val_t{64})));
+        attnc_memory_advise(memory_.get(), bytes_);
+        detail::check(attnc_cache_create(layer.c(), &o, memory_.get(), bytes_, &cache_, &error), error);
+    }
     struct Free {
         void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
     };
     std::unique_ptr<std::byte, Free> memory_;
     size_t bytes_ = 0;
     attnc_cache* cache_ = nullptr;
+    DeviceArray<std::byte> device_memory_;
 };
 
 // A layer with a workspace of its own, for one thread at a time; on a device it is there. It grows in reserve() only: a call
@@ -700,8 +736,8 @@ public:
         layer_->forward(inputs, outputs, workspace(), executor_, stream);
     }
 
-    void project_memory(const Inputs& inputs) {
-        layer_->project_memory(inputs, std::span<std::byte>(workspace_.get(), bytes_), executor_);
+    void project_memory(const Inputs& inputs, void* stream = nullptr) {
+        layer_->project_memory(inputs, workspace(), executor_, stream);
     }
 
     size_t workspace_bytes() const { return bytes_; }

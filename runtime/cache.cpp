@@ -1,14 +1,16 @@
 // Making a cache, its lengths, and whose it is.
 #include "runtime/cache.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/carve.h"
 #include "runtime/check.h"
+#include "runtime/device_runtime.h"
 #include "runtime/text.h"
 
 namespace attnc {
 namespace {
 
-constexpr uint64_t kMagic = 0x3165686361636b61;  // of this layout
+constexpr uint64_t kMagic = 0x3265686361636b61;  // of this layout
 constexpr int64_t kFloat = sizeof(float);
 
 attnc_status check_positive(attnc_error* error, const char* name, int64_t value) {
@@ -33,10 +35,14 @@ attnc_status check_ring_layer(attnc_error* error, const attnc_layer& layer) {
     return ATTNC_OK;
 }
 
-attnc_status refuse_device(attnc_error* error, const attnc_layer& layer) {
-    if (layer.device == nullptr) return ATTNC_OK;
-    return fail(error, ATTNC_NOT_SUPPORTED,
-                {"the layer is on target ", layer.device->name, ", which has no caches"});
+attnc_status check_place(attnc_error* error, const attnc_layer& layer, const attnc_cache& cache) {
+    if (cache.device == nullptr && layer.device == nullptr) return ATTNC_OK;
+    if (cache.device == nullptr || layer.device == nullptr) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"cache was made for a layer ", cache.device == nullptr ? "on no device" : "on a device",
+                     ", the layer is on target ", attnc_layer_target(&layer)});
+    }
+    return cache.device->check_cache(layer, cache, error);
 }
 
 attnc_status check_options(attnc_error* error, const attnc_layer& layer, const attnc_cache_options* options) {
@@ -50,7 +56,10 @@ attnc_status check_options(attnc_error* error, const attnc_layer& layer, const a
         return fail(error, ATTNC_NOT_SUPPORTED,
                     {"a cache is asked for, but the library was compiled without cache"});
     }
-    ATTNC_TRY(refuse_device(error, layer));
+    if (layer.device == nullptr && (options->device_memory != nullptr || options->device_bytes != 0)) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"device_memory is given, but the layer is on target ", attnc_layer_target(&layer)});
+    }
     const int kind = number_of(options->kind);
     if (kind < ATTNC_CACHE_KIND_NOT_GIVEN || kind > ATTNC_CACHE_PAGED) {
         return fail(error, ATTNC_BAD_VALUE,
@@ -76,6 +85,45 @@ attnc_status check_options(attnc_error* error, const attnc_layer& layer, const a
     return check_ring_layer(error, layer);
 }
 
+// Rows of all slots or pages for each head, within what a kernel may be given at once: of a CPU one slot or all pages, of a
+// device everything.
+attnc_status describe_rows(attnc_error* error, const attnc_layer& layer, const attnc_cache_options& options,
+                           attnc_cache& cache) {
+    const bool paged = cache.is(ATTNC_CACHE_PAGED), on_device = layer.device != nullptr;
+    const int64_t page_size = layer.config.page_size;
+    const int64_t device_rows = INT32_MAX / (most(cache.qk_width, cache.v_width) * kFloat);
+    const int64_t rows = on_device ? device_rows : layer.max_rows;
+    const int64_t limit = paged ? rows / page_size : rows / kRunKeys * kRunKeys;
+    const int64_t asked = paged ? options.pages : options.capacity;
+    if (asked > limit) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {paged ? "pages" : "capacity", " is ", asked, ", at most ", limit});
+    }
+    if (paged) {
+        cache.pages = options.pages, cache.page_size = page_size;
+        cache.rows = options.pages * page_size;
+        return ATTNC_OK;
+    }
+    cache.slots = options.slots, cache.capacity = options.capacity;
+    cache.slot_rows = divide_up(options.capacity, kRunKeys) * kRunKeys;
+    int64_t slots = cache.slots;
+    if (on_device && slots > 1) ++slots;  // one to put a slot aside while others change places
+    if (__builtin_mul_overflow(slots, cache.slot_rows, &cache.rows)) cache.rows = INT64_MAX;
+    if (on_device && cache.rows > device_rows) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {"the cache has ", cache.rows, " rows for a head, on a device at most ", device_rows});
+    }
+    return ATTNC_OK;
+}
+
+// Lengths, then keys and values.
+void take_contents(Carver& carver, int64_t length_bytes, attnc_cache& cache) {
+    for (int64_t* offset : {&cache.lengths, &cache.first_held})
+        *offset = carver.take(length_bytes, {cache.slots});
+    cache.k = carver.take(kFloat, {cache.kv_heads, cache.rows, cache.qk_width});
+    cache.v = carver.take(kFloat, {cache.kv_heads, cache.rows, cache.v_width});
+}
+
 // The block's head: all numbers, and so its size.
 attnc_status describe(attnc_error* error, const attnc_layer& layer, const attnc_cache_options* options,
                       attnc_cache* cache) {
@@ -87,33 +135,42 @@ attnc_status describe(attnc_error* error, const attnc_layer& layer, const attnc_
     cache->kv_heads = c.num_kv_heads;
     cache->head_dim = c.head_dim, cache->v_head_dim = c.v_head_dim;
     cache->qk_width = layer.qk_width, cache->v_width = layer.v_width;
-    // A kernel may be given the rows of a slot, or of all pages, at once.
-    const bool paged = cache->is(ATTNC_CACHE_PAGED);
-    const int64_t most = paged ? layer.max_rows / c.page_size : layer.max_rows / kRunKeys * kRunKeys;
-    const int64_t asked = paged ? options->pages : options->capacity;
-    if (asked > most) {
-        return fail(error, ATTNC_TOO_LARGE,
-                    {paged ? "pages" : "capacity", " is ", asked, ", at most ", most});
-    }
-    bool overflow = false;
-    if (paged) {
-        cache->pages = options->pages, cache->page_size = c.page_size;
-        cache->rows = options->pages * c.page_size;
+    ATTNC_TRY(describe_rows(error, layer, *options, *cache));
+    Carver block, device(kDeviceAlignment);
+    block.take(sizeof(attnc_cache), {1});
+    if (layer.device != nullptr) {
+        cache->device = layer.device->runtime;
+        cache->device_part = block.take(cache->device->cache_part_bytes, {1});
+        cache->staged = block.take(sizeof(int32_t), {2, cache->slots});
+        take_contents(device, sizeof(int32_t), *cache);
     } else {
-        cache->slots = options->slots, cache->capacity = options->capacity;
-        cache->slot_rows = (options->capacity + kRunKeys - 1) / kRunKeys * kRunKeys;
-        overflow = __builtin_mul_overflow(cache->slots, cache->slot_rows, &cache->rows);
+        take_contents(block, sizeof(int64_t), *cache);
     }
-    Carver carver;
-    carver.take(sizeof(attnc_cache), {1});
-    for (int64_t* offset : {&cache->lengths, &cache->first_held, &cache->marks})
-        *offset = carver.take(sizeof(int64_t), {cache->slots});
-    cache->k = carver.take(kFloat, {cache->kv_heads, cache->rows, cache->qk_width});
-    cache->v = carver.take(kFloat, {cache->kv_heads, cache->rows, cache->v_width});
-    if (overflow || carver.overflow()) {
+    cache->marks = block.take(sizeof(int64_t), {cache->slots});
+    if (block.overflow() || device.overflow()) {
         return fail(error, ATTNC_TOO_LARGE, {"the size of the cache overflows"});
     }
-    cache->bytes = carver.bytes();
+    cache->bytes = block.bytes();
+    cache->device_bytes = device.bytes();
+    return ATTNC_OK;
+}
+
+struct CacheMemory {
+    const char* name;
+    void* data;
+    size_t bytes;
+    int64_t alignment, wanted;
+};
+attnc_status check_memory(attnc_error* error, const CacheMemory& memory) {
+    if (memory.data == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {memory.name, " is null"});
+    if (reinterpret_cast<uintptr_t>(memory.data) % static_cast<uintptr_t>(memory.alignment) != 0) {
+        return fail(error, ATTNC_WORKSPACE_MISALIGNED,
+                    {memory.name, " is not aligned to ", memory.alignment, " bytes"});
+    }
+    if (memory.bytes < static_cast<size_t>(memory.wanted)) {
+        return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
+                    {memory.name, " has ", memory.bytes, " bytes, wanted ", memory.wanted});
+    }
     return ATTNC_OK;
 }
 
@@ -152,7 +209,6 @@ attnc_status check_cache_of_layer(attnc_error* error, const attnc_layer& layer, 
         return fail(error, ATTNC_NOT_SUPPORTED,
                     {"cache is given, but the library was compiled without cache"});
     }
-    ATTNC_TRY(refuse_device(error, layer));
     ATTNC_TRY(check_cache(error, cache));
     const attnc_config& c = layer.config;
     if (cache->kv_heads != c.num_kv_heads || cache->head_dim != c.head_dim ||
@@ -167,7 +223,21 @@ attnc_status check_cache_of_layer(attnc_error* error, const attnc_layer& layer, 
                     {"cache was made for pages of ", cache->page_size, " keys, the layer has pages of ",
                      c.page_size});
     }
+    ATTNC_TRY(check_place(error, layer, *cache));
     return cache->is(ATTNC_CACHE_RING) ? check_ring_layer(error, layer) : ATTNC_OK;
+}
+
+attnc_status slot_keys(attnc_error* error, const attnc_cache& cache, int64_t slot, SlotKeys* keys) {
+    if (cache.device != nullptr) return cache.device->slot_keys(cache, slot, keys, error);
+    *keys = {cache.length_of(slot), cache.first_held_of(slot)};
+    return ATTNC_OK;
+}
+
+attnc_status set_slot_keys(attnc_error* error, attnc_cache& cache, int64_t slot, const SlotKeys& keys) {
+    if (cache.device != nullptr) return cache.device->set_slot_keys(cache, slot, keys, error);
+    cache.at<int64_t>(cache.lengths)[slot] = keys.length;
+    cache.at<int64_t>(cache.first_held)[slot] = keys.first_held;
+    return ATTNC_OK;
 }
 
 attnc_status check_slot(attnc_error* error, const char* name, int64_t slot, const attnc_cache& cache) {
@@ -179,14 +249,28 @@ attnc_status check_slot(attnc_error* error, const char* name, int64_t slot, cons
 
 using namespace attnc;
 
-extern "C" attnc_status attnc_cache_bytes(const attnc_layer* layer, const attnc_cache_options* options,
-                                          size_t* bytes, attnc_error* error) {
+namespace {
+
+attnc_status size_of(const attnc_layer* layer, const attnc_cache_options* options, int64_t attnc_cache::*size,
+                     size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
     attnc_cache described;
     ATTNC_TRY(describe(error, *layer, options, &described));
-    *bytes = static_cast<size_t>(described.bytes);
+    *bytes = static_cast<size_t>(described.*size);
     return ATTNC_OK;
+}
+
+}  // namespace
+
+extern "C" attnc_status attnc_cache_bytes(const attnc_layer* layer, const attnc_cache_options* options,
+                                          size_t* bytes, attnc_error* error) {
+    return size_of(layer, options, &attnc_cache::bytes, bytes, error);
+}
+
+extern "C" attnc_status attnc_cache_device_bytes(const attnc_layer* layer, const attnc_cache_options* options,
+                                                 size_t* bytes, attnc_error* error) {
+    return size_of(layer, options, &attnc_cache::device_bytes, bytes, error);
 }
 
 extern "C" attnc_status attnc_cache_create(const attnc_layer* layer, const attnc_cache_options* options,
@@ -197,25 +281,32 @@ extern "C" attnc_status attnc_cache_create(const attnc_layer* layer, const attnc
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     attnc_cache described;
     ATTNC_TRY(describe(error, *layer, options, &described));
-    if (memory == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"memory is null"});
-    if (reinterpret_cast<uintptr_t>(memory) % kAlignment != 0) {
-        return fail(error, ATTNC_WORKSPACE_MISALIGNED, {"memory is not aligned to ", kAlignment, " bytes"});
-    }
-    if (bytes < static_cast<size_t>(described.bytes)) {
-        return fail(error, ATTNC_WORKSPACE_TOO_SMALL,
-                    {"memory has ", bytes, " bytes, wanted ", described.bytes});
+    ATTNC_TRY(check_memory(error, {"memory", memory, bytes, kAlignment, described.bytes}));
+    if (described.device != nullptr) {
+        described.device_memory = options->device_memory;
+        ATTNC_TRY(check_memory(error, {"device_memory", options->device_memory, options->device_bytes,
+                                       kDeviceAlignment, described.device_bytes}));
     }
     auto* made = static_cast<attnc_cache*>(memory);
     *made = described;
-    for (int64_t slot = 0; slot < made->slots; ++slot)
-        made->at<int64_t>(made->lengths)[slot] = made->at<int64_t>(made->first_held)[slot] = 0;
+    if (made->device != nullptr) {
+        const attnc_status status = made->device->create_cache(*layer, *made, error);
+        if (status != ATTNC_OK) {
+            made->magic = 0;
+            return status;
+        }
+    } else {
+        for (int64_t slot = 0; slot < made->slots; ++slot)
+            made->at<int64_t>(made->lengths)[slot] = made->at<int64_t>(made->first_held)[slot] = 0;
+    }
     *cache = made;
     return ATTNC_OK;
 }
 
 extern "C" int64_t attnc_cache_length(const attnc_cache* cache, int64_t slot) {
+    SlotKeys keys;
     if (check_cache(nullptr, cache) != ATTNC_OK || slot < 0 || slot >= cache->slots) return -1;
-    return cache->length_of(slot);
+    return slot_keys(nullptr, *cache, slot, &keys) == ATTNC_OK ? keys.length : -1;
 }
 
 extern "C" attnc_status attnc_cache_rewind(attnc_cache* cache, int64_t slot, int64_t length,
@@ -225,16 +316,14 @@ extern "C" attnc_status attnc_cache_rewind(attnc_cache* cache, int64_t slot, int
         return fail(error, ATTNC_NOT_SUPPORTED, {"a paged cache keeps no lengths to rewind"});
     }
     ATTNC_TRY(check_slot(error, "slot", slot, *cache));
-    const int64_t now = cache->length_of(slot);
-    if (length < 0 || length > now) {
-        return fail(error, ATTNC_BAD_VALUE, {"length is ", length, ", wanted 0 to ", now});
+    SlotKeys keys;
+    ATTNC_TRY(slot_keys(error, *cache, slot, &keys));
+    if (length < 0 || length > keys.length) {
+        return fail(error, ATTNC_BAD_VALUE, {"length is ", length, ", wanted 0 to ", keys.length});
     }
-    int64_t& first = cache->at<int64_t>(cache->first_held)[slot];
-    if (length != 0 && length < first) {
+    if (length != 0 && length < keys.first_held) {
         return fail(error, ATTNC_BAD_VALUE,
-                    {"length is ", length, ", but the ring holds keys from ", first, " on"});
+                    {"length is ", length, ", but the ring holds keys from ", keys.first_held, " on"});
     }
-    if (length == 0) first = 0;
-    cache->at<int64_t>(cache->lengths)[slot] = length;
-    return ATTNC_OK;
+    return set_slot_keys(error, *cache, slot, {length, length == 0 ? 0 : keys.first_held});
 }

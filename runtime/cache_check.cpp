@@ -36,6 +36,7 @@ struct CacheChecker {
 
     attnc_status no_cache();
     attnc_status use();
+    attnc_status most_keys();
     attnc_status slots();
     attnc_status slots_differ();
     attnc_status pages();
@@ -43,6 +44,8 @@ struct CacheChecker {
     attnc_status item_numbers(const char* name, const attnc_tensor& t, ItemNumbers* numbers);
     attnc_status unexpected(const char* name, const attnc_tensor& t, const char* why);
     attnc_status totals();
+    attnc_status device_totals();
+    attnc_status ring_without_lengths();
     attnc_status slot_room(int64_t item, int64_t held, int64_t added);
     attnc_status page_room(int64_t item, int64_t held, int64_t added);
     int64_t pages_used(int64_t item) const {
@@ -73,6 +76,9 @@ attnc_status CacheChecker::no_cache() {
     ATTNC_TRY(unexpected("cache_slots", in.cache_slots, "cache is missing"));
     ATTNC_TRY(unexpected("block_table", in.block_table, "cache is missing"));
     ATTNC_TRY(unexpected("cache_lengths", in.cache_lengths, "cache is missing"));
+    if (in.max_keys != 0) {
+        return fail(error, ATTNC_BAD_VALUE, {"max_keys is ", in.max_keys, ", but cache is missing"});
+    }
     if (number_of(in.cache_use) == ATTNC_CACHE_USE_NOT_GIVEN) return ATTNC_OK;
     return fail(error, ATTNC_BAD_VALUE, {"cache_use is ", number_of(in.cache_use), ", but cache is missing"});
 }
@@ -90,6 +96,14 @@ attnc_status CacheChecker::use() {
     return unexpected("key_lengths", in.key_lengths, "cache_use is read");
 }
 
+attnc_status CacheChecker::most_keys() {
+    if (in.max_keys < 0) {
+        return fail(error, ATTNC_BAD_VALUE, {"max_keys is ", in.max_keys, ", wanted 0 or more"});
+    }
+    if (in.max_keys < kNoLastKey) return ATTNC_OK;
+    return fail(error, ATTNC_TOO_LARGE, {"max_keys is ", in.max_keys, ", at most ", kNoLastKey - 1});
+}
+
 attnc_status CacheChecker::slots() {
     const attnc_cache& cache = *r.cache.cache;
     ATTNC_TRY(unexpected("block_table", in.block_table, "the cache is not paged"));
@@ -101,7 +115,7 @@ attnc_status CacheChecker::slots() {
             {"batch is ", r.batch, ", but cache_slots is missing and the cache has ", cache.slots, " slots"});
     }
     ATTNC_TRY(item_numbers("cache_slots", in.cache_slots, &r.cache.slots));
-    if (in.cache_slots.data == nullptr) return ATTNC_OK;
+    if (in.cache_slots.data == nullptr || !layer.reads_numbers()) return ATTNC_OK;
     for (int64_t b = 0; b < r.batch; ++b) {
         const int64_t slot = r.cache.slot(b);
         if (slot < 0 || slot >= cache.slots) {
@@ -141,7 +155,8 @@ attnc_status CacheChecker::pages() {
     c.table = static_cast<const int32_t*>(in.block_table.data);
     c.table_stride = in.block_table.stride[0], c.page_stride = in.block_table.stride[1];
     c.table_pages = in.block_table.extent[1];
-    const int64_t most = layer.max_rows / c.cache->page_size;
+    const int64_t rows = layer.reads_numbers() ? layer.max_rows : kNoLastKey - 1;
+    const int64_t most = rows / c.cache->page_size;
     if (c.table_pages > most) {
         return fail(error, ATTNC_TOO_LARGE,
                     {"block_table has ", c.table_pages, " pages for an item, at most ", most});
@@ -225,9 +240,37 @@ attnc_status CacheChecker::totals() {
     for (int64_t b = 0; b < r.batch; ++b) {
         const int64_t held = r.cache.held(b), added = r.cache.appends ? new_keys_of(r, b) : 0;
         ATTNC_TRY(paged ? page_room(b, held, added) : slot_room(b, held, added));
+        if (in.max_keys != 0 && held + added > in.max_keys) {
+            return fail(error, ATTNC_BAD_VALUE,
+                        {"item ", b, " has ", held + added, " keys, but max_keys is ", in.max_keys});
+        }
         if (held + added > r.seq_kv) r.seq_kv = held + added;
     }
+    if (in.max_keys != 0) r.seq_kv = in.max_keys;
     return paged && r.cache.appends && r.cache.table != nullptr ? pages_differ() : ATTNC_OK;
+}
+
+// What a ring would be refused for by its lengths, where nobody knows those.
+attnc_status CacheChecker::ring_without_lengths() {
+    const int64_t capacity = r.cache.cache->capacity;
+    if (in.max_keys == 0) {
+        return fail(error, ATTNC_BAD_VALUE, {"max_keys is 0, but a ring on a device needs it"});
+    }
+    if (r.cache.appends && r.seq_new > capacity) {
+        return fail(error, ATTNC_BAD_VALUE,
+                    {"items bring ", r.seq_new, " keys, but the ring's capacity is ", capacity});
+    }
+    if (in.max_keys <= capacity || r.seq_q == 0 || r.seq_q <= capacity - layer.window_left) return ATTNC_OK;
+    return fail(error, ATTNC_BAD_VALUE,
+                {"items need the last ", r.seq_q, " + ", layer.window_left,
+                 " of their keys, but the ring's capacity is ", capacity});
+}
+
+// The keys of a call on a device, where slots, lengths and pages are.
+attnc_status CacheChecker::device_totals() {
+    if (r.cache.cache->is(ATTNC_CACHE_RING)) ATTNC_TRY(ring_without_lengths());
+    r.seq_kv = in.max_keys != 0 ? in.max_keys : r.cache.room();
+    return ATTNC_OK;
 }
 
 bool has_data(const attnc_tensor& t) { return !given(t) || t.data != nullptr; }
@@ -242,18 +285,21 @@ attnc_status check_cache_use(attnc_error* error, const attnc_layer& layer, const
     ATTNC_TRY(check_cache_of_layer(error, layer, in.cache));
     request->cache.cache = in.cache;
     ATTNC_TRY(checker.use());
+    ATTNC_TRY(checker.most_keys());
     const bool paged = in.cache->is(ATTNC_CACHE_PAGED);
     ATTNC_TRY(paged ? checker.pages() : checker.slots());
+    if (!layer.reads_numbers()) return checker.device_totals();
     *known = has_data(in.key_lengths) && has_data(in.cache_slots) && has_data(in.cache_lengths);
     if (*known) return checker.totals();
     // A ring has at most this many keys that matter to a call, and the first block's others.
     request->seq_kv = request->cache.room();
     if (in.cache->is(ATTNC_CACHE_RING)) request->seq_kv += layer.layout.tile_kv;
+    if (in.max_keys != 0) request->seq_kv = in.max_keys;
     return ATTNC_OK;
 }
 
 attnc_status check_ring_rows(attnc_error* error, const attnc_layer& layer, const Request& r) {
-    if (!r.cache || !r.cache.cache->is(ATTNC_CACHE_RING)) return ATTNC_OK;
+    if (!layer.reads_numbers() || !r.cache || !r.cache.cache->is(ATTNC_CACHE_RING)) return ATTNC_OK;
     const attnc_cache& cache = *r.cache.cache;
     for (int64_t b = 0; b < r.batch; ++b) {
         const Item item = make_item(layer, r, b);

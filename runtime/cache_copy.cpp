@@ -1,21 +1,15 @@
 // Moving what a cache holds: to and from tensors, and between its slots.
+#include "runtime/cache_copy.h"
+
 #include <cstring>
 
 #include "runtime/arithmetic.h"
-#include "runtime/cache.h"
 #include "runtime/check.h"
-#include "runtime/request.h"
+#include "runtime/device_runtime.h"
 #include "runtime/text.h"
 
 namespace attnc {
 namespace {
-
-// An export or import: the items' places, and the two sides.
-struct Transfer {
-    CallCache use;
-    int64_t batch, first, count;
-    OutView key, value;  // data null: not wanted
-};
 
 struct TransferChecker {
     attnc_error* error;
@@ -29,7 +23,7 @@ struct TransferChecker {
     attnc_status tensor(const char* name, const attnc_tensor& tensor, int64_t features, OutView* view);
     attnc_status items();
     attnc_status slots();
-    attnc_status slot_keys(int64_t slot);
+    attnc_status check_keys(int64_t slot);
     attnc_status pages();
     attnc_status overlap(const char* name, const attnc_tensor& tensor);
 };
@@ -51,21 +45,25 @@ attnc_status TransferChecker::tensor(const char* name, const attnc_tensor& tenso
 
 attnc_status TransferChecker::overlap(const char* name, const attnc_tensor& tensor) {
     if (is_empty(tensor)) return ATTNC_OK;
-    const auto begin = reinterpret_cast<uintptr_t>(tensor.data), mine = reinterpret_cast<uintptr_t>(&cache);
+    const attnc_cache::Memory memory = cache.contents();
+    const auto begin = reinterpret_cast<uintptr_t>(tensor.data),
+               mine = reinterpret_cast<uintptr_t>(memory.data);
     const auto end = begin + static_cast<uintptr_t>(last_element(tensor) + 1) * sizeof(float);
-    if (end <= mine || mine + static_cast<uintptr_t>(cache.bytes) <= begin) return ATTNC_OK;
+    if (end <= mine || mine + static_cast<uintptr_t>(memory.bytes) <= begin) return ATTNC_OK;
     return fail(error, ATTNC_OVERLAP, {name, " overlaps the cache"});
 }
 
-attnc_status TransferChecker::slot_keys(int64_t slot) {
-    const int64_t end = range.first + range.count, length = cache.length_of(slot);
+attnc_status TransferChecker::check_keys(int64_t slot) {
+    SlotKeys there;
+    ATTNC_TRY(slot_keys(error, cache, slot, &there));
+    const int64_t end = range.first + range.count, length = there.length;
     const bool ring = cache.is(ATTNC_CACHE_RING);
     if (!imports) {
         if (end > length) {
             return fail(error, ATTNC_BAD_VALUE,
                         {"slot ", slot, " has ", length, " keys, but first + count is ", end});
         }
-        const int64_t held = cache.first_held_of(slot);
+        const int64_t held = there.first_held;
         if (range.first >= held || range.count == 0) return ATTNC_OK;
         return fail(error, ATTNC_BAD_VALUE,
                     {"first is ", range.first, ", but slot ", slot, " holds keys from ", held, " on"});
@@ -101,7 +99,7 @@ attnc_status TransferChecker::slots() {
             return fail(error, ATTNC_BAD_VALUE,
                         {"slots[", b, "] is ", slot, ", wanted 0 to ", cache.slots - 1});
         }
-        ATTNC_TRY(slot_keys(slot));
+        ATTNC_TRY(check_keys(slot));
     }
     return ATTNC_OK;
 }
@@ -173,49 +171,56 @@ template <typename Copy>
 void for_each_row(const Transfer& t, const Copy& copy) {
     attnc_cache& cache = *t.use.cache;
     for (int64_t b = 0; b < t.batch; ++b) {
-        const CachePlace place = t.use.place(b);
-        for (int64_t done = 0; done < t.count;) {
-            const RowRun run = place.at(t.first + done, t.count - done);
+        (void)for_each_run(t, b, [&](int64_t done, const RowRun& run) {
             for (int64_t i = 0; i < run.count * cache.kv_heads; ++i) {
                 const int64_t head = i / run.count, n = i % run.count;
-                const auto outside = [&](const OutView& view) {
-                    return view.data + b * view.batch_stride + head * view.head_stride +
-                           (done + n) * view.row_stride;
-                };
-                if (t.key.data != nullptr)
-                    copy(outside(t.key), cache.k_rows(head, run.row + n), cache.head_dim, cache.qk_width);
-                if (t.value.data != nullptr)
-                    copy(outside(t.value), cache.v_rows(head, run.row + n), cache.v_head_dim, cache.v_width);
+                if (t.key.data != nullptr) {
+                    copy(outside(t.key, b, head, done + n), cache.k_rows(head, run.row + n), cache.head_dim,
+                         cache.qk_width);
+                }
+                if (t.value.data != nullptr) {
+                    copy(outside(t.value, b, head, done + n), cache.v_rows(head, run.row + n),
+                         cache.v_head_dim, cache.v_width);
+                }
             }
-            done += run.count;
-        }
+            return ATTNC_OK;
+        });
     }
 }
 
-// Slots' rows that hold keys: the whole ring once it has gone round.
-int64_t rows_held(const attnc_cache& cache, int64_t slot) {
-    return least(cache.length_of(slot), cache.capacity);
-}
+// The slots of a cache in the host's memory.
+struct HostSlots {
+    attnc_cache& cache;
+    const int64_t* from;
 
-void copy_state(attnc_cache& cache, int64_t from, int64_t to) {
-    for (const int64_t offset : {cache.lengths, cache.first_held})
-        cache.at<int64_t>(offset)[to] = cache.at<int64_t>(offset)[from];
-}
+    // Rows that hold keys: the whole ring once it has gone round.
+    int64_t rows_held(int64_t slot) const { return least(cache.length_of(slot), cache.capacity); }
+    attnc_status copy(int64_t from_slot, int64_t to);
+    attnc_status rotate(int64_t first);
 
-void copy_slot(attnc_cache& cache, int64_t from, int64_t to) {
-    const auto rows = static_cast<size_t>(rows_held(cache, from));
+private:
+    void copy_keys(int64_t from_slot, int64_t to) {
+        for (const int64_t offset : {cache.lengths, cache.first_held})
+            cache.at<int64_t>(offset)[to] = cache.at<int64_t>(offset)[from_slot];
+    }
+    void rotate_floats(float* slots, int64_t stride, int64_t first, int64_t floats) const;
+};
+
+attnc_status HostSlots::copy(int64_t from_slot, int64_t to) {
+    const auto rows = static_cast<size_t>(rows_held(from_slot));
     for (int64_t head = 0; head < cache.kv_heads; ++head) {
-        memcpy(cache.k_rows(head, to * cache.slot_rows), cache.k_rows(head, from * cache.slot_rows),
+        memcpy(cache.k_rows(head, to * cache.slot_rows), cache.k_rows(head, from_slot * cache.slot_rows),
                rows * static_cast<size_t>(cache.qk_width) * sizeof(float));
-        memcpy(cache.v_rows(head, to * cache.slot_rows), cache.v_rows(head, from * cache.slot_rows),
+        memcpy(cache.v_rows(head, to * cache.slot_rows), cache.v_rows(head, from_slot * cache.slot_rows),
                rows * static_cast<size_t>(cache.v_width) * sizeof(float));
     }
-    copy_state(cache, from, to);
+    copy_keys(from_slot, to);
+    return ATTNC_OK;
 }
 
-// Slots first, from[first], from[from[first]], ... are a cycle; each takes over the next one's first `floats` numbers, which
-// lie `stride` from slot to slot. A piece at a time goes round.
-void rotate_floats(float* slots, int64_t stride, const int64_t* from, int64_t first, int64_t floats) {
+// Each slot of the cycle takes over the next one's first `floats` numbers, which lie `stride` from slot to slot. A piece at a
+// time goes round.
+void HostSlots::rotate_floats(float* slots, int64_t stride, int64_t first, int64_t floats) const {
     constexpr int64_t kPiece = 1024;
     float saved[kPiece];
     for (int64_t at = 0; at < floats; at += kPiece) {
@@ -228,47 +233,45 @@ void rotate_floats(float* slots, int64_t stride, const int64_t* from, int64_t fi
     }
 }
 
-void rotate_slots(attnc_cache& cache, const int64_t* from, int64_t first) {
-    int64_t rows = rows_held(cache, first);
-    for (int64_t slot = from[first]; slot != first; slot = from[slot]) {
-        const int64_t held = rows_held(cache, slot);
-        if (held > rows) rows = held;
-    }
+attnc_status HostSlots::rotate(int64_t first) {
+    int64_t rows = rows_held(first);
+    for (int64_t slot = from[first]; slot != first; slot = from[slot]) rows = most(rows, rows_held(slot));
     for (int64_t head = 0; head < cache.kv_heads; ++head) {
-        rotate_floats(cache.k_rows(head, 0), cache.slot_rows * cache.qk_width, from, first,
-                      rows * cache.qk_width);
-        rotate_floats(cache.v_rows(head, 0), cache.slot_rows * cache.v_width, from, first,
-                      rows * cache.v_width);
+        rotate_floats(cache.k_rows(head, 0), cache.slot_rows * cache.qk_width, first, rows * cache.qk_width);
+        rotate_floats(cache.v_rows(head, 0), cache.slot_rows * cache.v_width, first, rows * cache.v_width);
     }
     const int64_t length = cache.length_of(first), first_held = cache.first_held_of(first);
     int64_t slot = first;
-    for (; from[slot] != first; slot = from[slot]) copy_state(cache, from[slot], slot);
+    for (; from[slot] != first; slot = from[slot]) copy_keys(from[slot], slot);
     cache.at<int64_t>(cache.lengths)[slot] = length;
     cache.at<int64_t>(cache.first_held)[slot] = first_held;
+    return ATTNC_OK;
 }
 
-// Slots that nobody waits for take over first, which frees those that they waited for; what is left are cycles.
-void reorder(attnc_cache& cache, const int64_t* from, int64_t count) {
-    auto* waiting =
-        cache.at<int64_t>(cache.marks);  // slots that take over from this one; less than 0: is done
-    for (int64_t slot = 0; slot < cache.slots; ++slot) waiting[slot] = 0;
-    const auto stays = [&](int64_t slot) { return slot >= count || from[slot] == slot; };
-    for (int64_t slot = 0; slot < count; ++slot) {
-        if (!stays(slot)) ++waiting[from[slot]];
+attnc_status move_rows(attnc_error* error, const Transfer& t, bool imports) {
+    if (t.use.cache->device != nullptr) return t.use.cache->device->transfer(t, imports, error);
+    if (imports) {
+        for_each_row(t, [](const float* outside, float* inside, int64_t features, int64_t width) {
+            memcpy(inside, outside, static_cast<size_t>(features) * sizeof(float));
+            memset(inside + features, 0, static_cast<size_t>(width - features) * sizeof(float));
+        });
+    } else {
+        for_each_row(t, [](float* outside, const float* inside, int64_t features, int64_t) {
+            memcpy(outside, inside, static_cast<size_t>(features) * sizeof(float));
+        });
     }
-    for (int64_t i = 0; i < count; ++i) {
-        for (int64_t slot = i; !stays(slot) && waiting[slot] == 0;) {
-            copy_slot(cache, from[slot], slot);
-            waiting[slot] = -1;
-            --waiting[from[slot]];
-            slot = from[slot];
-        }
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        if (stays(i) || waiting[i] < 0) continue;
-        rotate_slots(cache, from, i);
-        for (int64_t slot = i; waiting[slot] >= 0; slot = from[slot]) waiting[slot] = -1;
-    }
+    return ATTNC_OK;
+}
+
+// What a slot has after keys first .. end were put into it.
+attnc_status grow_slot(attnc_error* error, attnc_cache& cache, int64_t slot, int64_t first, int64_t end) {
+    SlotKeys keys;
+    ATTNC_TRY(slot_keys(error, cache, slot, &keys));
+    const bool joins = keys.first_held <= first && first <= keys.length;
+    if (!joins) keys.first_held = first;
+    if (cache.is(ATTNC_CACHE_RING)) keys.first_held = most(keys.first_held, end - cache.capacity);
+    keys.length = end;
+    return set_slot_keys(error, cache, slot, keys);
 }
 
 }  // namespace
@@ -281,10 +284,7 @@ extern "C" attnc_status attnc_cache_export(const attnc_cache* cache, const attnc
                                            attnc_error* error) {
     Transfer t;
     ATTNC_TRY(check_transfer(error, const_cast<attnc_cache*>(cache), range, key, value, false, &t));
-    for_each_row(t, [](float* outside, const float* inside, int64_t features, int64_t) {
-        memcpy(outside, inside, static_cast<size_t>(features) * sizeof(float));
-    });
-    return ATTNC_OK;
+    return move_rows(error, t, false);
 }
 
 extern "C" attnc_status attnc_cache_import(attnc_cache* cache, const attnc_cache_range* range,
@@ -292,21 +292,10 @@ extern "C" attnc_status attnc_cache_import(attnc_cache* cache, const attnc_cache
                                            attnc_error* error) {
     Transfer t;
     ATTNC_TRY(check_transfer(error, cache, range, key, value, true, &t));
-    for_each_row(t, [](const float* outside, float* inside, int64_t features, int64_t width) {
-        memcpy(inside, outside, static_cast<size_t>(features) * sizeof(float));
-        memset(inside + features, 0, static_cast<size_t>(width - features) * sizeof(float));
-    });
+    ATTNC_TRY(move_rows(error, t, true));
     if (cache->is(ATTNC_CACHE_PAGED)) return ATTNC_OK;
-    for (int64_t b = 0; b < t.batch; ++b) {
-        const int64_t slot = t.use.slot(b), end = t.first + t.count;
-        int64_t& length = cache->at<int64_t>(cache->lengths)[slot];
-        int64_t& first_held = cache->at<int64_t>(cache->first_held)[slot];
-        const bool joins = first_held <= t.first && t.first <= length;
-        if (!joins) first_held = t.first;
-        if (cache->is(ATTNC_CACHE_RING) && first_held < end - cache->capacity)
-            first_held = end - cache->capacity;
-        length = end;
-    }
+    for (int64_t b = 0; b < t.batch; ++b)
+        ATTNC_TRY(grow_slot(error, *cache, t.use.slot(b), t.first, t.first + t.count));
     return ATTNC_OK;
 }
 
@@ -326,6 +315,7 @@ extern "C" attnc_status attnc_cache_reorder(attnc_cache* cache, const int64_t* f
                         {"from[", i, "] is ", from[i], ", wanted 0 to ", cache->slots - 1});
         }
     }
-    reorder(*cache, from, count);
-    return ATTNC_OK;
+    if (cache->device != nullptr) return cache->device->reorder(*cache, from, count, error);
+    HostSlots slots = {*cache, from};
+    return reorder(slots, *cache, from, count);
 }

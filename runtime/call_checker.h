@@ -30,7 +30,9 @@ struct Checker {
     attnc_status sequences();
     bool reads_cache() const { return in.cache != nullptr && number_of(in.cache_use) == ATTNC_CACHE_READ; }
     // seq_kv as an extent of masks and outputs, with `more` keys behind.
-    int64_t key_extent(int64_t more = 0) const { return knows_keys ? r.seq_kv + more : kAny; }
+    int64_t key_extent(int64_t more = 0) const {
+        return knows_keys || in.max_keys != 0 ? r.seq_kv + more : kAny;
+    }
     attnc_status token_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* batch,
                               int64_t* seq);
     attnc_status packed_tensor(const TokenRule& rule, const attnc_tensor& t, TokenView* view, int64_t* rows);

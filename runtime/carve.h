@@ -8,7 +8,8 @@
 
 namespace attnc {
 
-inline constexpr int64_t kAlignment = 64;  // of every part: a cache line, and a zmm register
+inline constexpr int64_t kAlignment = 64;         // of every part: a cache line, and a zmm register
+inline constexpr int64_t kDeviceAlignment = 256;  // the same on a device: what cuMemAlloc gives
 
 class Carver {
 public:

@@ -58,10 +58,12 @@
  *     not read
  * merge_heads    context (d, h, m), lengths (b) -> out (d, i, h, b): the extent of d of out; rows that don't count become 0
  * norm_heads     x (d, m, h), norm_weight (d), epsilon -> y (d, m, h): as of the CPU. y may be x.
- * rotary_angles  positions (i, b), position_offsets (b), given, frequencies (r), magnitude -> cos_table (r, m), sin_table (r, m)
- *     row m = b * i's extent + i has position positions(i, b), or position_offsets(b) + i, or i, as `given` says; int32 of any
- *     stride. Frequencies and accuracy as of the CPU's rotary_angles.
- * rotary_rows    positions, position_offsets, given, table_cos (r, t), table_sin (r, t) -> cos_table (r, m), sin_table (r, m): the
+ * rotary_angles  positions (i, b), position_offsets (b), given, first_row, frequencies (r), magnitude -> cos_table (r, m),
+ *     sin_table (r, m)
+ *     row m = b * i's extent + i has position positions(i, b), or position_offsets(b) + first_row + i, or first_row + i, as
+ *     `given` says; int32 of any stride. Frequencies and accuracy as of the CPU's rotary_angles.
+ * rotary_rows    positions, position_offsets, given, first_row, table_cos (r, t), table_sin (r, t) -> cos_table (r, m),
+ *     sin_table (r, m): the
  *     caller's own table instead; positions outside of it become the nearest
  * rotate_heads   cos_table (r, m), sin_table (r, m), x (d, m, h) -> y (d, m, h): as of the CPU. y may be x.
  * fill_key_bias  bias, key_bias_in, keep_mask, key_keep_mask, drop_mask, key_drop_mask (j, b), given -> key_bias (j, b)
@@ -70,6 +72,36 @@
  *     valid buffers of these extents.
  * fill_key_blocks  block_keep_mask (kb, qb, h, b), block_q, block_kv -> key_blocks (jb, ib, h, b): a mask, with any strides, of blocks
  *     of block_q queries and block_kv keys, multiples of 16, as the granules of 16 x 16 that attention takes.
+ * fill_positions  starts (b + 1), position_offsets (b), given, seq -> row_positions (m): of packed tokens. Row starts(b) + i,
+ *     before starts(b + 1) and i < seq, has position i, with ATTNC_GIVEN_POSITION_OFFSETS position_offsets(b) + i or the last of int32.
+ *     Tables as those of fill_items. Rows of no item are not written.
+ * clear_rows     items, seq_q -> out (n, m): rows of items that don't count become 0; all others keep their bits.
+ *
+ * In a library with cache attend, attend_masked, attend_guarded, attend_decode, attend_probs, attend_scores and fill_empty take
+ * key_runs (r, b) besides: key j of item b is row key_runs(j / ATTNC_RUN_KEYS, b) + j % ATTNC_RUN_KEYS of k and v. In others it
+ * is row ATTNC_ITEM_KEY_ROW + j. Such a library has, n being slots:
+ *
+ * fill_cache     cache_lengths (n), cache_slots (b), key_lengths (b), given, seq, max_keys, slots -> held (b), counts (b),
+ *     slots_out (b)
+ *     An item's keys before and after a call that brings at most seq for each. Tables as those of fill_items. slots_out is
+ *     cache_slots(b) with ATTNC_GIVEN_CACHE_SLOTS, else b, or what is nearest of 0 .. slots - 1. held is
+ *     cache_lengths(slots_out), with ATTNC_GIVEN_PAGED cache_lengths(b), which then has an element for each item, or what is
+ *     nearest of 0 .. max_keys. counts is held and key_lengths(b), with ATTNC_GIVEN_KEY_LENGTHS, else seq, of which neither more
+ *     than seq count nor more than max_keys leaves room for.
+ * fill_runs      items, counts (b), cache_slots (b), block_table (p, b), given, slot_rows, capacity, page_size, pages
+ *     -> key_runs (r, b)
+ *     key_runs(r, b) is the row of key r * ATTNC_RUN_KEYS of item b, which the next ATTNC_RUN_KEYS - 1 follow; 0 where that key is
+ *     none of counts(b). With ATTNC_GIVEN_PAGED: page block_table(key / page_size, b), or what is nearest of 0 .. pages - 1,
+ *     times page_size, and key % page_size. With ATTNC_GIVEN_CACHE_SLOTS: cache_slots(b), which is fill_cache's slots_out, times
+ *     slot_rows, and key % capacity; capacity is a ring's, else slot_rows. With neither: ATTNC_ITEM_KEY_ROW and key, for keys
+ *     that are in no cache. block_table is int32 with any strides; tables that aren't given are any valid buffers, and sizes
+ *     any numbers. slot_rows, capacity and page_size are multiples of ATTNC_RUN_KEYS.
+ * append_rows    x (d, m, h), held (b), counts (b), key_runs (r, b), seq -> y (d, n, h), n being rows of a cache
+ *     Row b * seq + i of x becomes the row of key held(b) + i, for i < counts(b) - held(b). Nothing else of x is read, nor of y
+ *     written. Keys of one launch have rows of their own: of a ring seq is at most its capacity.
+ * keep_lengths   counts (b), cache_slots (b), capacity -> cache_lengths_out (n), first_held (n)
+ *     For each item's slot, which is one of n: the length becomes counts, and where capacity, of a ring, is above 0, first_held at
+ *     least counts - capacity. Slots of no item keep both. With capacity 0 first_held is any valid buffer of as many elements.
  */
 #define ATTNC_DEVICE_KERNELS(X)         \
     X(FILL_ITEMS, fill_items)           \
@@ -93,71 +125,95 @@
     X(ROTARY_ROWS, rotary_rows)         \
     X(ROTATE_HEADS, rotate_heads)       \
     X(FILL_KEY_BIAS, fill_key_bias)     \
-    X(FILL_KEY_BLOCKS, fill_key_blocks)
+    X(FILL_KEY_BLOCKS, fill_key_blocks) \
+    X(FILL_POSITIONS, fill_positions)   \
+    X(CLEAR_ROWS, clear_rows)           \
+    X(FILL_CACHE, fill_cache)           \
+    X(FILL_RUNS, fill_runs)             \
+    X(APPEND_ROWS, append_rows)         \
+    X(KEEP_LENGTHS, keep_lengths)
 
 /* Arguments of kernels for a device: X(id, name). A kernel with an argument of any other name does not build. */
-#define ATTNC_DEVICE_ARGUMENTS(X)         \
-    X(USER_CONTEXT, __user_context)       \
-    X(QUERY_LENGTHS, query_lengths)       \
-    X(KEY_LENGTHS, key_lengths)           \
-    X(CAUSAL_OFFSETS, causal_offsets)     \
-    X(QUERY_STARTS, query_starts)         \
-    X(KEY_STARTS, key_starts)             \
-    X(GIVEN, given)                       \
-    X(SEQ_Q, seq_q)                       \
-    X(SEQ_KV, seq_kv)                     \
-    X(DIAGONAL, diagonal)                 \
-    X(WINDOW_LEFT, window_left)           \
-    X(WINDOW_RIGHT, window_right)         \
-    X(ITEMS, items)                       \
-    X(QUERY_COUNTS, query_counts)         \
-    X(KEY_COUNTS, key_counts)             \
-    X(INPUT, x)                           \
-    X(WEIGHTS, weights)                   \
-    X(BIAS_VECTOR, bias_vector)           \
-    X(LENGTHS, lengths)                   \
-    X(SEQ, seq)                           \
-    X(Y, y)                               \
-    X(OUT, out)                           \
-    X(Q, q)                               \
-    X(K, k)                               \
-    X(V, v)                               \
-    X(QK_SCALE, qk_scale)                 \
-    X(CONTEXT, context)                   \
-    X(ROW_STATS, row_stats)               \
-    X(KEY_BIAS, key_bias)                 \
-    X(BIAS, bias)                         \
-    X(KEEP_MASK, keep_mask)               \
-    X(DROP_MASK, drop_mask)               \
-    X(KEY_BLOCKS, key_blocks)             \
-    X(MASK_FLAGS, mask_flags)             \
-    X(SOFTCAP, softcap)                   \
-    X(ALIBI_SLOPES, alibi_slopes)         \
-    X(SUSPECTS, suspects)                 \
-    X(CONTEXTS, contexts)                 \
-    X(ROW_STATS_IN, row_stats_in)         \
-    X(SINKS, sinks)                       \
-    X(EMPTY_ROWS, empty_rows)             \
-    X(LSE, lse)                           \
-    X(PROBS, probs)                       \
-    X(SCORES, scores)                     \
-    X(AVERAGED, averaged)                 \
-    X(NORM_WEIGHT, norm_weight)           \
-    X(EPSILON, epsilon)                   \
-    X(POSITIONS, positions)               \
-    X(POSITION_OFFSETS, position_offsets) \
-    X(FREQUENCIES, frequencies)           \
-    X(MAGNITUDE, magnitude)               \
-    X(TABLE_COS, table_cos)               \
-    X(TABLE_SIN, table_sin)               \
-    X(COS_TABLE, cos_table)               \
-    X(SIN_TABLE, sin_table)               \
-    X(KEY_BIAS_IN, key_bias_in)           \
-    X(KEY_KEEP_MASK, key_keep_mask)       \
-    X(KEY_DROP_MASK, key_drop_mask)       \
-    X(BLOCK_KEEP_MASK, block_keep_mask)   \
-    X(BLOCK_Q, block_q)                   \
-    X(BLOCK_KV, block_kv)
+#define ATTNC_DEVICE_ARGUMENTS(X)           \
+    X(USER_CONTEXT, __user_context)         \
+    X(QUERY_LENGTHS, query_lengths)         \
+    X(KEY_LENGTHS, key_lengths)             \
+    X(CAUSAL_OFFSETS, causal_offsets)       \
+    X(QUERY_STARTS, query_starts)           \
+    X(KEY_STARTS, key_starts)               \
+    X(GIVEN, given)                         \
+    X(SEQ_Q, seq_q)                         \
+    X(SEQ_KV, seq_kv)                       \
+    X(DIAGONAL, diagonal)                   \
+    X(WINDOW_LEFT, window_left)             \
+    X(WINDOW_RIGHT, window_right)           \
+    X(ITEMS, items)                         \
+    X(QUERY_COUNTS, query_counts)           \
+    X(KEY_COUNTS, key_counts)               \
+    X(INPUT, x)                             \
+    X(WEIGHTS, weights)                     \
+    X(BIAS_VECTOR, bias_vector)             \
+    X(LENGTHS, lengths)                     \
+    X(SEQ, seq)                             \
+    X(Y, y)                                 \
+    X(OUT, out)                             \
+    X(Q, q)                                 \
+    X(K, k)                                 \
+    X(V, v)                                 \
+    X(QK_SCALE, qk_scale)                   \
+    X(CONTEXT, context)                     \
+    X(ROW_STATS, row_stats)                 \
+    X(KEY_BIAS, key_bias)                   \
+    X(BIAS, bias)                           \
+    X(KEEP_MASK, keep_mask)                 \
+    X(DROP_MASK, drop_mask)                 \
+    X(KEY_BLOCKS, key_blocks)               \
+    X(MASK_FLAGS, mask_flags)               \
+    X(SOFTCAP, softcap)                     \
+    X(ALIBI_SLOPES, alibi_slopes)           \
+    X(SUSPECTS, suspects)                   \
+    X(CONTEXTS, contexts)                   \
+    X(ROW_STATS_IN, row_stats_in)           \
+    X(SINKS, sinks)                         \
+    X(EMPTY_ROWS, empty_rows)               \
+    X(LSE, lse)                             \
+    X(PROBS, probs)                         \
+    X(SCORES, scores)                       \
+    X(AVERAGED, averaged)                   \
+    X(NORM_WEIGHT, norm_weight)             \
+    X(EPSILON, epsilon)                     \
+    X(POSITIONS, positions)                 \
+    X(POSITION_OFFSETS, position_offsets)   \
+    X(FREQUENCIES, frequencies)             \
+    X(MAGNITUDE, magnitude)                 \
+    X(TABLE_COS, table_cos)                 \
+    X(TABLE_SIN, table_sin)                 \
+    X(COS_TABLE, cos_table)                 \
+    X(SIN_TABLE, sin_table)                 \
+    X(KEY_BIAS_IN, key_bias_in)             \
+    X(KEY_KEEP_MASK, key_keep_mask)         \
+    X(KEY_DROP_MASK, key_drop_mask)         \
+    X(BLOCK_KEEP_MASK, block_keep_mask)     \
+    X(BLOCK_Q, block_q)                     \
+    X(BLOCK_KV, block_kv)                   \
+    X(CACHE_LENGTHS, cache_lengths)         \
+    X(CACHE_SLOTS, cache_slots)             \
+    X(MAX_KEYS, max_keys)                   \
+    X(SLOTS, slots)                         \
+    X(HELD, held)                           \
+    X(COUNTS, counts)                       \
+    X(SLOTS_OUT, slots_out)                 \
+    X(BLOCK_TABLE, block_table)             \
+    X(SLOT_ROWS, slot_rows)                 \
+    X(CAPACITY, capacity)                   \
+    X(PAGE_SIZE, page_size)                 \
+    X(PAGES, pages)                         \
+    X(KEY_RUNS, key_runs)                   \
+    X(CACHE_LENGTHS_OUT, cache_lengths_out) \
+    X(FIRST_HELD, first_held)               \
+    X(FIRST_ROW, first_row)                 \
+    X(STARTS, starts)                       \
+    X(ROW_POSITIONS, row_positions)
 
 #define ATTNC_X(id, name) ATTNC_DEVICE_KERNEL_##id,
 enum { ATTNC_DEVICE_KERNELS(ATTNC_X) ATTNC_DEVICE_KERNEL_COUNT };
@@ -193,7 +249,9 @@ enum {
     ATTNC_GIVEN_KEEP_MASK = 512,
     ATTNC_GIVEN_KEY_KEEP_MASK = 1024,
     ATTNC_GIVEN_DROP_MASK = 2048,
-    ATTNC_GIVEN_KEY_DROP_MASK = 4096
+    ATTNC_GIVEN_KEY_DROP_MASK = 4096,
+    ATTNC_GIVEN_CACHE_SLOTS = 8192,
+    ATTNC_GIVEN_PAGED = 16384 /* the cache has pages instead of slots */
 };
 
 /* The diagonal of a call. */

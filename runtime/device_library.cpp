@@ -5,34 +5,50 @@
 namespace attnc {
 namespace {
 
-constexpr int64_t bit(int id) { return int64_t{1} << id; }
-static_assert(ATTNC_DEVICE_ARGUMENT_COUNT < 63);
+// A set of arguments, a bit for each.
+struct Arguments {
+    uint64_t low, high;
+    constexpr Arguments operator|(const Arguments& other) const {
+        return {low | other.low, high | other.high};
+    }
+    constexpr Arguments without(const Arguments& other) const {
+        return {low & ~other.low, high & ~other.high};
+    }
+    constexpr bool has(int64_t id) const { return ((id < 64 ? low >> id : high >> (id - 64)) & 1) != 0; }
+};
+static_assert(ATTNC_DEVICE_ARGUMENT_COUNT <= 128);
+
+constexpr Arguments bit(int id) {
+    return id < 64 ? Arguments{uint64_t{1} << id, 0} : Arguments{0, uint64_t{1} << (id - 64)};
+}
 
 template <typename... Ids>
-constexpr int64_t bits(Ids... ids) {
+constexpr Arguments bits(Ids... ids) {
     return (bit(ids) | ...);
 }
 
 // The arguments that the runtime sets for each kernel.
-int64_t arguments_of(int kernel) {
-    constexpr int64_t kContext = bit(ATTNC_DEVICE_ARGUMENT_USER_CONTEXT);
-    constexpr int64_t kProject = kContext | bits(ATTNC_DEVICE_ARGUMENT_INPUT, ATTNC_DEVICE_ARGUMENT_WEIGHTS,
-                                                 ATTNC_DEVICE_ARGUMENT_BIAS_VECTOR,
-                                                 ATTNC_DEVICE_ARGUMENT_LENGTHS, ATTNC_DEVICE_ARGUMENT_SEQ);
-    constexpr int64_t kScores = kContext | bits(ATTNC_DEVICE_ARGUMENT_Q, ATTNC_DEVICE_ARGUMENT_K,
-                                                ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_SEQ_Q,
-                                                ATTNC_DEVICE_ARGUMENT_SEQ_KV, ATTNC_DEVICE_ARGUMENT_QK_SCALE);
-    constexpr int64_t kResults = bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ROW_STATS);
-    constexpr int64_t kAttend = kScores | kResults | bit(ATTNC_DEVICE_ARGUMENT_V);
-    constexpr int64_t kMasks = bits(ATTNC_DEVICE_ARGUMENT_KEY_BIAS, ATTNC_DEVICE_ARGUMENT_BIAS,
-                                    ATTNC_DEVICE_ARGUMENT_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_DROP_MASK,
-                                    ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS, ATTNC_DEVICE_ARGUMENT_MASK_FLAGS,
-                                    ATTNC_DEVICE_ARGUMENT_SOFTCAP, ATTNC_DEVICE_ARGUMENT_ALIBI_SLOPES);
-    constexpr int64_t kTables = bits(ATTNC_DEVICE_ARGUMENT_COS_TABLE, ATTNC_DEVICE_ARGUMENT_SIN_TABLE);
-    constexpr int64_t kPositions = kContext | kTables |
-                                   bits(ATTNC_DEVICE_ARGUMENT_POSITIONS,
-                                        ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS, ATTNC_DEVICE_ARGUMENT_GIVEN);
-    constexpr int64_t kCopy = kContext | bit(ATTNC_DEVICE_ARGUMENT_INPUT) | bit(ATTNC_DEVICE_ARGUMENT_Y);
+Arguments arguments_of(int kernel) {
+    constexpr Arguments kContext = bit(ATTNC_DEVICE_ARGUMENT_USER_CONTEXT);
+    constexpr Arguments kProject = kContext | bits(ATTNC_DEVICE_ARGUMENT_INPUT, ATTNC_DEVICE_ARGUMENT_WEIGHTS,
+                                                   ATTNC_DEVICE_ARGUMENT_BIAS_VECTOR,
+                                                   ATTNC_DEVICE_ARGUMENT_LENGTHS, ATTNC_DEVICE_ARGUMENT_SEQ);
+    constexpr Arguments kScores =
+        kContext | bits(ATTNC_DEVICE_ARGUMENT_Q, ATTNC_DEVICE_ARGUMENT_K, ATTNC_DEVICE_ARGUMENT_ITEMS,
+                        ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_SEQ_KV,
+                        ATTNC_DEVICE_ARGUMENT_QK_SCALE, ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
+    constexpr Arguments kResults = bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ROW_STATS);
+    constexpr Arguments kAttend = kScores | kResults | bit(ATTNC_DEVICE_ARGUMENT_V);
+    constexpr Arguments kMasks = bits(ATTNC_DEVICE_ARGUMENT_KEY_BIAS, ATTNC_DEVICE_ARGUMENT_BIAS,
+                                      ATTNC_DEVICE_ARGUMENT_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_DROP_MASK,
+                                      ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS, ATTNC_DEVICE_ARGUMENT_MASK_FLAGS,
+                                      ATTNC_DEVICE_ARGUMENT_SOFTCAP, ATTNC_DEVICE_ARGUMENT_ALIBI_SLOPES);
+    constexpr Arguments kTables = bits(ATTNC_DEVICE_ARGUMENT_COS_TABLE, ATTNC_DEVICE_ARGUMENT_SIN_TABLE);
+    constexpr Arguments kPositions =
+        kContext | kTables |
+        bits(ATTNC_DEVICE_ARGUMENT_POSITIONS, ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS,
+             ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_FIRST_ROW);
+    constexpr Arguments kCopy = kContext | bit(ATTNC_DEVICE_ARGUMENT_INPUT) | bit(ATTNC_DEVICE_ARGUMENT_Y);
     switch (kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_ITEMS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_QUERY_LENGTHS, ATTNC_DEVICE_ARGUMENT_KEY_LENGTHS,
@@ -51,7 +67,7 @@ int64_t arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
             return kAttend | kMasks;
         case ATTNC_DEVICE_KERNEL_ATTEND_DECODE:
-            return kAttend | (kMasks & ~bit(ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS));
+            return kAttend | kMasks.without(bit(ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS));
         case ATTNC_DEVICE_KERNEL_ATTEND_SUSPECTS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_CONTEXT, ATTNC_DEVICE_ARGUMENT_ITEMS,
                                    ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_SUSPECTS);
@@ -64,7 +80,8 @@ int64_t arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_EMPTY:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_ROW_STATS_IN, ATTNC_DEVICE_ARGUMENT_V,
                                    ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_SEQ_Q,
-                                   ATTNC_DEVICE_ARGUMENT_EMPTY_ROWS, ATTNC_DEVICE_ARGUMENT_CONTEXT);
+                                   ATTNC_DEVICE_ARGUMENT_EMPTY_ROWS, ATTNC_DEVICE_ARGUMENT_CONTEXT,
+                                   ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
         case ATTNC_DEVICE_KERNEL_ATTEND_LSE:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_ROW_STATS_IN, ATTNC_DEVICE_ARGUMENT_ITEMS,
                                    ATTNC_DEVICE_ARGUMENT_LSE);
@@ -95,6 +112,32 @@ int64_t arguments_of(int kernel) {
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_BLOCK_KEEP_MASK, ATTNC_DEVICE_ARGUMENT_BLOCK_Q,
                                    ATTNC_DEVICE_ARGUMENT_BLOCK_KV, ATTNC_DEVICE_ARGUMENT_KEY_BLOCKS);
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_STARTS, ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS,
+                                   ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_SEQ,
+                                   ATTNC_DEVICE_ARGUMENT_ROW_POSITIONS);
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
+            return kContext |
+                   bits(ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_SEQ_Q, ATTNC_DEVICE_ARGUMENT_OUT);
+        case ATTNC_DEVICE_KERNEL_FILL_CACHE:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS, ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS,
+                                   ATTNC_DEVICE_ARGUMENT_KEY_LENGTHS, ATTNC_DEVICE_ARGUMENT_GIVEN,
+                                   ATTNC_DEVICE_ARGUMENT_SEQ, ATTNC_DEVICE_ARGUMENT_MAX_KEYS,
+                                   ATTNC_DEVICE_ARGUMENT_SLOTS, ATTNC_DEVICE_ARGUMENT_HELD,
+                                   ATTNC_DEVICE_ARGUMENT_COUNTS, ATTNC_DEVICE_ARGUMENT_SLOTS_OUT);
+        case ATTNC_DEVICE_KERNEL_FILL_RUNS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_ITEMS, ATTNC_DEVICE_ARGUMENT_COUNTS,
+                                   ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS, ATTNC_DEVICE_ARGUMENT_BLOCK_TABLE,
+                                   ATTNC_DEVICE_ARGUMENT_GIVEN, ATTNC_DEVICE_ARGUMENT_SLOT_ROWS,
+                                   ATTNC_DEVICE_ARGUMENT_CAPACITY, ATTNC_DEVICE_ARGUMENT_PAGE_SIZE,
+                                   ATTNC_DEVICE_ARGUMENT_PAGES, ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
+        case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
+            return kCopy | bits(ATTNC_DEVICE_ARGUMENT_HELD, ATTNC_DEVICE_ARGUMENT_COUNTS,
+                                ATTNC_DEVICE_ARGUMENT_KEY_RUNS, ATTNC_DEVICE_ARGUMENT_SEQ);
+        case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
+            return kContext | bits(ATTNC_DEVICE_ARGUMENT_COUNTS, ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS,
+                                   ATTNC_DEVICE_ARGUMENT_CAPACITY, ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS_OUT,
+                                   ATTNC_DEVICE_ARGUMENT_FIRST_HELD);
         default:  // rotate_heads
             return kCopy | kTables;
     }
@@ -148,14 +191,14 @@ attnc_status check_kernel(attnc_error* error, const attnc_device_entry& entry, i
         return bad_table(error,
                          {"the library's entry of kernel ", name, " for target ", entry.name, " is corrupt"});
     }
-    const int64_t known = arguments_of(kernel);
+    const Arguments known = arguments_of(kernel);
     for (int64_t i = 0; i < k.argument_count; ++i) {
         const int64_t argument = k.arguments[i];
         if (argument < 0 || argument >= ATTNC_DEVICE_ARGUMENT_COUNT) {
             return bad_table(error, {"the library's kernel ", name, " for target ", entry.name,
                                      " takes argument ", argument, ", which this runtime does not know"});
         }
-        if ((known & bit(static_cast<int>(argument))) == 0) {
+        if (!known.has(argument)) {
             return bad_table(error,
                              {"the library's kernel ", name, " for target ", entry.name, " takes argument ",
                               argument_name(argument), ", which this runtime does not give it"});
@@ -175,15 +218,18 @@ const char* name_of_device_kernel(int kernel) {
 
 bool device_calls(int64_t flags, int kernel) {
     const auto has = [flags](int64_t any) { return (flags & any) != 0; };
+    // attnc_layer_rotate takes heads from tokens and gives them back.
+    constexpr int64_t kChangesHeads = ATTNC_CONFIG_QK_NORM | ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS;
     switch (kernel) {
         case ATTNC_DEVICE_KERNEL_PROJECT_HEADS:
             return has(ATTNC_CONFIG_IN_PROJ);
         case ATTNC_DEVICE_KERNEL_SPLIT_HEADS:
-            return !has(ATTNC_CONFIG_IN_PROJ);
+            return !has(ATTNC_CONFIG_IN_PROJ) || has(kChangesHeads);
         case ATTNC_DEVICE_KERNEL_PROJECT_OUT:
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
             return has(ATTNC_CONFIG_OUT_PROJ);
         case ATTNC_DEVICE_KERNEL_MERGE_HEADS:
-            return !has(ATTNC_CONFIG_OUT_PROJ);
+            return !has(ATTNC_CONFIG_OUT_PROJ) || has(kChangesHeads);
         case ATTNC_DEVICE_KERNEL_ATTEND_MASKED:
             return has(ATTNC_CONFIG_MASKS | ATTNC_CONFIG_ALIBI | ATTNC_CONFIG_SOFTCAP);
         case ATTNC_DEVICE_KERNEL_FILL_EMPTY:  // with a key for every row no row is empty
@@ -198,10 +244,16 @@ bool device_calls(int64_t flags, int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ANGLES:
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_ROTATE_HEADS:
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
             return has(ATTNC_CONFIG_ROTARY | ATTNC_CONFIG_ROTARY_PAIRS);
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
             return has(ATTNC_CONFIG_MASKS);
+        case ATTNC_DEVICE_KERNEL_FILL_CACHE:
+        case ATTNC_DEVICE_KERNEL_FILL_RUNS:
+        case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
+        case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
+            return has(ATTNC_CONFIG_CACHE);
         default:
             return true;
     }

@@ -40,12 +40,15 @@ attnc_status check_limits(attnc_error* error, const attnc_layer& layer, const at
             error, ATTNC_BAD_STRUCT_SIZE,
             {"struct_size of attnc_limits is ", limits->struct_size, ", wanted ", sizeof(attnc_limits)});
     }
+    // On a device, keys that stay need no rows in the workspace.
+    const bool keeps = layer.device != nullptr && layer.has(ATTNC_CONFIG_CACHE);
+    const int64_t most_keys = keeps ? kNoLastKey - 1 : layer.max_rows;
     const struct {
         const char* name;
         int64_t value, most;
     } numbers[] = {{"max_batch", limits->max_batch, INT64_MAX},
                    {"max_seq_q", limits->max_seq_q, layer.max_rows},
-                   {"max_seq_kv", limits->max_seq_kv, layer.max_rows},
+                   {"max_seq_kv", limits->max_seq_kv, most_keys},
                    {"max_concurrency", limits->max_concurrency, INT64_MAX}};
     for (const auto& number : numbers) {
         if (number.value < 1) {
@@ -115,6 +118,8 @@ extern "C" attnc_status attnc_memory_workspace(const attnc_layer* layer, const a
                                                attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
+    if (layer->device != nullptr)
+        return layer->device->runtime->memory_workspace(*layer, inputs, cache, run, bytes, error);
     Request request;
     Plan plan;
     ATTNC_TRY(check_memory(error, *layer, inputs, cache, run, DataNeed::kSizesOnly, &request));
@@ -127,6 +132,8 @@ extern "C" attnc_status attnc_memory_project(const attnc_layer* layer, const att
                                              attnc_cache* cache, const attnc_run* run, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
+    if (layer->device != nullptr)
+        return layer->device->runtime->memory_project(*layer, inputs, cache, *run, error);
     Request request;
     Plan plan;
     ATTNC_TRY(check_memory(error, *layer, inputs, cache, run, DataNeed::kAll, &request));

@@ -19,8 +19,10 @@ Span span_of(const char* name, const attnc_tensor& t) {
 }
 
 Span cache_span(const attnc_cache* cache) {
-    const auto begin = reinterpret_cast<uintptr_t>(cache);
-    return {"the cache", begin, cache != nullptr ? begin + static_cast<uintptr_t>(cache->bytes) : begin};
+    if (cache == nullptr) return {"the cache", 0, 0};
+    const attnc_cache::Memory memory = cache->contents();
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data);
+    return {"the cache", begin, begin + static_cast<uintptr_t>(memory.bytes)};
 }
 
 bool overlap(const Span& a, const Span& b) { return a.begin < b.end && b.begin < a.end; }

@@ -82,7 +82,7 @@ struct CallCache {
 
 struct Request {
     int64_t batch, seq_q;  // packed tokens: the longest of the batch
-    int64_t seq_kv;        // keys that are attended; with a cache the most of an item
+    int64_t seq_kv;        // keys that are attended; with a cache the most of an item, or the call's max_keys
     int64_t seq_new;       // rows of key and value: seq_kv, with a cache the keys that are appended
     TokenView query, key, value;
     MaskView keep_mask, drop_mask, bias;              // rank 4
@@ -143,7 +143,8 @@ attnc_status check_memory(attnc_error* error, const attnc_layer& layer, const at
                           attnc_cache* cache, const attnc_run* run, DataNeed need, Request* request);
 
 // The cache's fields of inputs; batch, seq_new and key_lengths are there already. Gives cache and seq_kv. With kSizesOnly
-// and lengths, slots or pages without data seq_kv is the most that it can be, and `known` false.
+// and lengths, slots or pages without data seq_kv is the most that it can be, and `known` false. On a device their data is
+// never looked at, and seq_kv is what the call says.
 attnc_status check_cache_use(attnc_error* error, const attnc_layer& layer, const attnc_inputs& inputs,
                              DataNeed need, Request* request, bool* known);
 

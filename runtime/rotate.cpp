@@ -1,8 +1,10 @@
-// attnc_layer_rotate: what forward does to heads of q and k before attention, by itself.
+#include "runtime/rotate.h"
+
 #include <string.h>
 
 #include "runtime/carve.h"
 #include "runtime/check.h"
+#include "runtime/device_runtime.h"
 #include "runtime/head_steps.h"
 #include "runtime/stage.h"
 
@@ -12,13 +14,8 @@ namespace {
 // Rows of one piece of work: few, so that a worker's copy of a head stays in L1.
 constexpr int64_t kRotatedRows = 32;
 
-// A call after its checks.
-struct RotateCall {
+struct RotateCall : RotatedHeads {
     const attnc_layer& layer;
-    bool keys;
-    int64_t heads;
-    TokenView from;
-    OutView to;
     int64_t chunks;  // of rows, in one item
     // Offsets in a worker's part.
     int64_t angles, copy;  // [kRotatedRows][2 * stride], [kRotatedRows][qk_width]
@@ -97,8 +94,15 @@ attnc_status check_heads(attnc_error* error, const TensorRule& rule, const attnc
     return ATTNC_OK;
 }
 
+bool same_view(const TokenView& a, const OutView& b) {
+    return a.data == b.data && a.batch_stride == b.batch_stride && a.head_stride == b.head_stride &&
+           a.row_stride == b.row_stride;
+}
+
+}  // namespace
+
 attnc_status check_rotation(attnc_error* error, const attnc_layer& layer, const attnc_rotation* rotation,
-                            RotateCall* c, Request* r) {
+                            RotatedHeads* c, Request* r) {
     if (rotation == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"rotation is null"});
     if (rotation->struct_size != sizeof(attnc_rotation)) {
         return fail(error, ATTNC_BAD_STRUCT_SIZE,
@@ -123,36 +127,21 @@ attnc_status check_rotation(attnc_error* error, const attnc_layer& layer, const 
     c->from = {from.data, from.batch_stride, from.head_stride, from.row_stride};
     ATTNC_TRY(check_heads(error, {"out", ATTNC_F32, ATTNC_F32, false, true}, rotation->out, count, features,
                           &r->batch, &r->seq_q, &c->to));
+    c->in_place = same_view(c->from, c->to);
     return check_rotated_positions(error, layer, *rotation, *r);
 }
 
-bool same_view(const TokenView& a, const OutView& b) {
-    return a.data == b.data && a.batch_stride == b.batch_stride && a.head_stride == b.head_stride &&
-           a.row_stride == b.row_stride;
-}
-
-}  // namespace
 }  // namespace attnc
 
 using namespace attnc;
-
-namespace {
-
-attnc_status refuse_device(attnc_error* error, const attnc_layer& layer) {
-    if (layer.device == nullptr) return ATTNC_OK;
-    return fail(error, ATTNC_NOT_SUPPORTED,
-                {"the layer is on target ", layer.device->name, ", which rotates heads in forward only"});
-}
-
-}  // namespace
 
 extern "C" attnc_status attnc_layer_rotate_workspace(const attnc_layer* layer, const attnc_run* run,
                                                      size_t* bytes, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (bytes == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"bytes is null"});
-    ATTNC_TRY(refuse_device(error, *layer));
+    if (layer->device != nullptr) return layer->device->runtime->rotate_workspace(*layer, run, bytes, error);
     Request request = {};
-    RotateCall call = {.layer = *layer};
+    RotateCall call{{}, *layer, 0, 0, 0};
     Plan plan;
     ATTNC_TRY(check_executor(error, run, request));
     ATTNC_TRY(plan_rotate(error, *layer, request.concurrency, &call, &plan));
@@ -164,15 +153,15 @@ extern "C" attnc_status attnc_layer_rotate(const attnc_layer* layer, const attnc
                                            const attnc_run* run, attnc_error* error) {
     if (layer == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"layer is null"});
     if (run == nullptr) return fail(error, ATTNC_NULL_ARGUMENT, {"run is null"});
-    ATTNC_TRY(refuse_device(error, *layer));
+    if (layer->device != nullptr) return layer->device->runtime->rotate(*layer, rotation, *run, error);
     Request request = {};
-    RotateCall call = {.layer = *layer};
+    RotateCall call{{}, *layer, 0, 0, 0};
     Plan plan;
     ATTNC_TRY(check_executor(error, run, request));
     ATTNC_TRY(check_rotation(error, *layer, rotation, &call, &request));
     ATTNC_TRY(plan_rotate(error, *layer, request.concurrency, &call, &plan));
     ATTNC_TRY(check_workspace(error, plan.bytes, kAlignment, *run));
-    ATTNC_TRY(check_rotated_overlaps(error, *rotation, same_view(call.from, call.to), run->workspace,
+    ATTNC_TRY(check_rotated_overlaps(error, *rotation, call.in_place, run->workspace,
                                      static_cast<size_t>(plan.bytes)));
     call.chunks = (request.seq_q + kRotatedRows - 1) / kRotatedRows;
     const Wave wave{.layer = *layer,

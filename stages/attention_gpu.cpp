@@ -105,9 +105,12 @@ Expr AttentionGpu::first_key_of(const Expr& of_kb, const Expr& of_z) const {
     return of_kb * tile.keys();
 }
 
-Expr AttentionGpu::key_row(const Expr& key, const Expr& of_n) const {
-    return clamp(column(ATTNC_ITEM_KEY_ROW, of_n) + min(key, column(ATTNC_ITEM_KEYS, of_n) - 1), 0,
-                 in_.key_rows - 1);
+Expr AttentionGpu::key_row(const Expr& first, const Expr& next, const Expr& of_n) const {
+    Expr last = column(ATTNC_ITEM_KEYS, of_n) - 1;
+    if (!in_.key_runs.has_value())
+        return row_of_item(in_.items, min(first + next, last), item(of_n), in_.key_rows);
+    Expr there = max(min(first, last), 0);
+    return row_of_run(*in_.key_runs, there, min(next, last - there), item(of_n), in_.key_rows);
 }
 
 Expr AttentionGpu::first_query(const Block& block) const {
@@ -168,14 +171,14 @@ void AttentionGpu::define_tiles() {
     query_tile(u, t, d, n, h, z) = query_quads(d % kQuad, u, t, d / kQuad, n, h, z) * in_.qk_scale;
 
     const int k_lanes = key_lanes();
-    Expr key = first_key_of(kb, z) + (g * tile.threads.x + s) * kQuad + v;
-    key_quads(e, v, s, g, d, kb, n, h, z) = in_.k(d * k_lanes + e, key_row(key, n), key_head(h));
+    Expr first = first_key_of(kb, z) + (g * tile.threads.x + s) * kQuad;
+    key_quads(e, v, s, g, d, kb, n, h, z) = in_.k(d * k_lanes + e, key_row(first, v, n), key_head(h));
     key_tile(v, s, g, d, kb, n, h, z) = key_quads(d % k_lanes, v, s, g, d / k_lanes, kb, n, h, z);
 
     if (!in_.v.defined()) return;
     value_tile(v, s, g, j, kb, n, h, z) =
         in_.v(quad_of(g * tile.threads.x + s, in_.v_head_dim, value_features()) * kQuad + v,
-              key_row(first_key_of(kb, z) + j, n), key_head(h));
+              key_row(first_key_of(kb, z) + j, 0, n), key_head(h));
 }
 
 // ---- Scores

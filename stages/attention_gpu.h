@@ -48,14 +48,15 @@ enum class GpuRows {
 };
 
 struct AttentionGpuInputs {
-    Halide::Func q;                   // (d, m, h)
-    Halide::Func k;                   // (d, m, h)
-    Halide::Func v;                   // (d, m, h); undefined for scores alone
-    Halide::ImageParam items;         // (c, b): ATTNC_ITEM_*
-    Halide::Expr q_rows, key_rows;    // extents of m
-    Halide::Expr q_heads, key_heads;  // extents of h
-    Halide::Expr item_count;          // extent of b
-    Halide::Expr seq_q, seq_kv;       // most rows and keys of an item
+    Halide::Func q;                              // (d, m, h)
+    Halide::Func k;                              // (d, m, h)
+    Halide::Func v;                              // (d, m, h); undefined for scores alone
+    Halide::ImageParam items;                    // (c, b): ATTNC_ITEM_*
+    std::optional<Halide::ImageParam> key_runs;  // (r, b): where keys lie; not given: by the items
+    Halide::Expr q_rows, key_rows;               // extents of m
+    Halide::Expr q_heads, key_heads;             // extents of h
+    Halide::Expr item_count;                     // extent of b
+    Halide::Expr seq_q, seq_kv;                  // most rows and keys of an item
     Halide::Expr qk_scale;
     int head_dim = 0, v_head_dim = 0;  // padded
     GpuRows rows = GpuRows::kQueries;
@@ -183,7 +184,8 @@ private:
     Halide::Expr q_row(const Halide::Expr& local, const Block& block) const;
     Halide::Expr key_head(const Halide::Expr& of_h) const { return of_groups() ? of_h : of_h / group(); }
     Halide::Expr first_key_of(const Halide::Expr& of_kb, const Halide::Expr& of_z) const;
-    Halide::Expr key_row(const Halide::Expr& key, const Halide::Expr& of_n) const;
+    // Of key `first` + `next` of the same run, or of one that counts in its place.
+    Halide::Expr key_row(const Halide::Expr& first, const Halide::Expr& next, const Halide::Expr& of_n) const;
     // The queries of a tile: the first and the last one that count.
     Halide::Expr first_query(const Block& block) const;
     Halide::Expr last_query(const Block& block) const;

@@ -380,11 +380,12 @@ struct KernelToken {
     std::string_view text;
     bool KernelConfig::*field;
 };
-constexpr std::array<KernelToken, 4> kKernelTokens{{
+constexpr std::array<KernelToken, 5> kKernelTokens{{
     {"softcap", &KernelConfig::softcap},
     {"alibi", &KernelConfig::alibi},
     {"sink", &KernelConfig::sink},
     {"pairs", &KernelConfig::rotary_pairs},
+    {"cache", &KernelConfig::cache},
 }};
 
 bool has_score_steps(int kernel) {
@@ -443,10 +444,10 @@ KernelConfig parse_kernel_config(std::string_view text) {
         if (token != kKernelTokens.end()) config.*token->field = true;
     }
     if (good) return config;
-    throw ConfigError(
-        "kernel configuration " + in_quotes(text) +
-        " is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs] with multiples of 16 up to " +
-        number(kMaxHeadDim));
+    throw ConfigError("kernel configuration " + in_quotes(text) +
+                      " is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs][_cache] with "
+                      "multiples of 16 up to " +
+                      number(kMaxHeadDim));
 }
 
 std::string kernel_symbol(int kernel, std::string_view target) {

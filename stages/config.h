@@ -88,13 +88,14 @@ const char* kernel_name(int kernel);        // "attend"
 int kernel_by_name(std::string_view name);  // throws ConfigError for an unknown name
 
 // What a kernel's object code depends on, as a configuration text: kernels that are equal for many layers are
-// compiled from equal texts. "hd64_vhd64" with padded sizes, then what the kernel has of softcap, alibi, sink and pairs.
+// compiled from equal texts. "hd64_vhd64" with padded sizes, then what the kernel has of softcap, alibi, sink, pairs and cache.
 std::string kernel_config(const Config& config, int kernel);
 struct KernelConfig {
     int64_t head_dim = 0, v_head_dim = 0;  // padded
     bool softcap = false, alibi = false;   // steps of the scores
     bool sink = false;                     // a device's join of splits adds the heads' sinks
     bool rotary_pairs = false;             // a rotary embedding's pairs lie side by side
+    bool cache = false;                    // a device's attention finds keys by runs of rows
 };
 std::string to_string(const KernelConfig& config);
 KernelConfig parse_kernel_config(std::string_view text);

@@ -22,6 +22,12 @@ bool is_for_any_heads(int kernel) {
         case ATTNC_DEVICE_KERNEL_ROTARY_ROWS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS:
         case ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS:
+        case ATTNC_DEVICE_KERNEL_FILL_POSITIONS:
+        case ATTNC_DEVICE_KERNEL_CLEAR_ROWS:
+        case ATTNC_DEVICE_KERNEL_FILL_CACHE:
+        case ATTNC_DEVICE_KERNEL_FILL_RUNS:
+        case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
+        case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
             return true;
         default:
             return false;
@@ -34,6 +40,11 @@ bool has_score_steps(int kernel) {
            kernel == ATTNC_DEVICE_KERNEL_ATTEND_SCORES;
 }
 
+bool reads_keys_or_values(int kernel) {
+    return has_score_steps(kernel) || kernel == ATTNC_DEVICE_KERNEL_ATTEND ||
+           kernel == ATTNC_DEVICE_KERNEL_FILL_EMPTY;
+}
+
 }  // namespace
 
 std::vector<int> device_kernels_of(const Config& config) {
@@ -42,6 +53,8 @@ std::vector<int> device_kernels_of(const Config& config) {
         if (wanted) kernels.push_back(kernel);
     };
     const bool rotary = config.rotary != Rotary::kNone;
+    // Heads of the caller's that are rotated by themselves are taken from tokens and given back.
+    const bool changes_heads = rotary || config.qk_norm;
     add(ATTNC_DEVICE_KERNEL_FILL_ITEMS, true);
     add(ATTNC_DEVICE_KERNEL_PROJECT_HEADS, config.in_proj);
     add(ATTNC_DEVICE_KERNEL_PROJECT_OUT, config.out_proj);
@@ -58,14 +71,20 @@ std::vector<int> device_kernels_of(const Config& config) {
     add(ATTNC_DEVICE_KERNEL_ATTEND_PROBS, config.probs);
     add(ATTNC_DEVICE_KERNEL_ATTEND_SCORES, config.scores);
     add(ATTNC_DEVICE_KERNEL_AVERAGE_PROBS, config.probs);
-    add(ATTNC_DEVICE_KERNEL_SPLIT_HEADS, !config.in_proj);
-    add(ATTNC_DEVICE_KERNEL_MERGE_HEADS, !config.out_proj);
+    add(ATTNC_DEVICE_KERNEL_SPLIT_HEADS, !config.in_proj || changes_heads);
+    add(ATTNC_DEVICE_KERNEL_MERGE_HEADS, !config.out_proj || changes_heads);
     add(ATTNC_DEVICE_KERNEL_NORM_HEADS, config.qk_norm);
     add(ATTNC_DEVICE_KERNEL_ROTARY_ANGLES, rotary);
     add(ATTNC_DEVICE_KERNEL_ROTARY_ROWS, rotary);
     add(ATTNC_DEVICE_KERNEL_ROTATE_HEADS, rotary);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BIAS, config.masks);
     add(ATTNC_DEVICE_KERNEL_FILL_KEY_BLOCKS, config.masks);
+    add(ATTNC_DEVICE_KERNEL_FILL_POSITIONS, rotary);
+    add(ATTNC_DEVICE_KERNEL_CLEAR_ROWS, config.out_proj);
+    add(ATTNC_DEVICE_KERNEL_FILL_CACHE, config.cache);
+    add(ATTNC_DEVICE_KERNEL_FILL_RUNS, config.cache);
+    add(ATTNC_DEVICE_KERNEL_APPEND_ROWS, config.cache);
+    add(ATTNC_DEVICE_KERNEL_KEEP_LENGTHS, config.cache);
     return kernels;
 }
 
@@ -83,6 +102,7 @@ std::string device_kernel_config(const Config& config, int kernel) {
     parts.alibi = config.alibi && has_score_steps(kernel);
     parts.sink = config.sink && kernel == ATTNC_DEVICE_KERNEL_ATTEND_MERGE;
     parts.rotary_pairs = config.rotary == Rotary::kPairs && kernel == ATTNC_DEVICE_KERNEL_ROTATE_HEADS;
+    parts.cache = config.cache && reads_keys_or_values(kernel);
     return to_string(parts);
 }
 

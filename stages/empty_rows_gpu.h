@@ -3,6 +3,8 @@
 
 #include <Halide.h>
 
+#include <optional>
+
 #include "runtime/attnc.h"
 #include "stages/gpu_items.h"
 #include "stages/row_stats.h"
@@ -19,9 +21,10 @@ inline Halide::Expr empty_row_value(const Halide::Expr& empty_rows, const Halide
 }
 
 struct EmptyRowsInputs {
-    Halide::Func row_stats;    // (m, h, c)
-    Halide::Func v;            // (d, m, h)
-    Halide::ImageParam items;  // (c, b)
+    Halide::Func row_stats;                      // (m, h, c)
+    Halide::Func v;                              // (d, m, h)
+    Halide::ImageParam items;                    // (c, b)
+    std::optional<Halide::ImageParam> key_runs;  // (r, b): where keys lie; not given: by the items
     Halide::Expr row_count, key_row_count, heads, key_heads;
     Halide::Expr seq_q;
     Halide::Expr empty_rows;  // attnc_empty_rows
@@ -48,8 +51,9 @@ struct EmptyRowsGpu {
         // The keys that are read, as one number, so that the loop goes no further.
         Expr is_read = some(h, n) != 0 && in_.empty_rows == ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
         keys.where(keys < select(is_read, key_count(n), 0));
-        Expr key_row =
-            clamp(item_number(in_.items, ATTNC_ITEM_KEY_ROW, item(n)) + keys, 0, in_.key_row_count - 1);
+        Expr key_row = in_.key_runs.has_value()
+                           ? row_of_run(*in_.key_runs, keys, 0, item(n), in_.key_row_count)
+                           : row_of_item(in_.items, keys, item(n), in_.key_row_count);
         sums(d, h, n) += cast<double>(in_.v(d, key_row, h / (in_.heads / in_.key_heads)));
 
         rows = RDom({{0, kRows}, {0, tiles() * in_.items.dim(1).extent()}}, "rows");

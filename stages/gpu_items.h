@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "runtime/device_abi.h"
+#include "runtime/kernel_abi.h"
 
 namespace attnc {
 
@@ -25,6 +25,22 @@ inline Halide::Expr item_number(const Halide::ImageParam& items, int column, con
 inline Halide::Expr query_row(const Halide::ImageParam& items, const Halide::Expr& query,
                               const Halide::Expr& item, const Halide::Expr& row_count) {
     return Halide::clamp(item_number(items, ATTNC_ITEM_QUERY_ROW, item) + query, 0, row_count - 1);
+}
+
+// The row of an item's key `first` + `next` in k and v, of which there are `row_count`: runs (r, b) has that of each run of
+// ATTNC_RUN_KEYS keys, which follow one another. The key is in the run of `first`, so that neighbours are found by one look.
+inline Halide::Expr row_of_run(const Halide::ImageParam& runs, const Halide::Expr& first,
+                               const Halide::Expr& next, const Halide::Expr& item,
+                               const Halide::Expr& row_count) {
+    using namespace Halide;
+    Expr run = clamp(first / ATTNC_RUN_KEYS, 0, runs.dim(0).extent() - 1);
+    return clamp(element_of(runs, {run, item}) + (first % ATTNC_RUN_KEYS + next), 0, row_count - 1);
+}
+
+// The same of a key in an item whose keys follow one another from its first row on.
+inline Halide::Expr row_of_item(const Halide::ImageParam& items, const Halide::Expr& key,
+                                const Halide::Expr& item, const Halide::Expr& row_count) {
+    return Halide::clamp(item_number(items, ATTNC_ITEM_KEY_ROW, item) + key, 0, row_count - 1);
 }
 
 // Either value, of which the other isn't computed: what it would read may hold anything.

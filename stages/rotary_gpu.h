@@ -12,15 +12,17 @@
 
 namespace attnc {
 
-// int64: of row m = b * seq + i, as `given` (ATTNC_GIVEN_*) says: positions(i, b), or position_offsets(b) + i, or i.
+// int64: of row m = b * seq + i, as `given` (ATTNC_GIVEN_*) says: positions(i, b), or position_offsets(b) + first_row + i, or
+// first_row + i.
 inline Halide::Expr row_position(const Halide::Func& positions, const Halide::Func& position_offsets,
-                                 const Halide::Expr& given, const Halide::Expr& seq,
-                                 const Halide::Expr& item_count, const Halide::Var& m) {
+                                 const Halide::Expr& given, const Halide::Expr& first_row,
+                                 const Halide::Expr& seq, const Halide::Expr& item_count,
+                                 const Halide::Var& m) {
     using namespace Halide;
     Expr item = clamp(m / seq, 0, item_count - 1), row = m % seq;
     Expr offset = select((given & ATTNC_GIVEN_POSITION_OFFSETS) != 0, position_offsets(item), 0);
     return select((given & ATTNC_GIVEN_POSITIONS) != 0, cast<int64_t>(positions(row, item)),
-                  cast<int64_t>(offset) + row);
+                  cast<int64_t>(offset) + first_row + row);
 }
 
 // Halide writes OpenCL's numbers as floats, and those too small for one as 0; of bits it knows nothing.

@@ -24,6 +24,8 @@ public:
     In<int32_t> seq_kv{"seq_kv"};
     In<float> qk_scale{"qk_scale"};
 
+    void configure() { key_runs_ = this->add_key_runs(); }
+
 protected:
     AttentionGpuInputs common_inputs(GpuRows rows) {
         const KernelConfig kernel = this->kernel_config();
@@ -39,6 +41,7 @@ protected:
         in.q_heads = q.dim(2).extent();
         in.key_heads = k.dim(2).extent();
         in.item_count = items.dim(1).extent();
+        in.key_runs = this->key_runs_of_items(key_runs_, items);
         in.seq_q = seq_q;
         in.seq_kv = seq_kv;
         in.qk_scale = qk_scale;
@@ -85,6 +88,9 @@ protected:
         row_stats(stats_place) = stage.row_stat();
         schedule_attention_gpu(stage, context, row_stats, params);
     }
+
+private:
+    typename GpuGenerator<T>::KeyRuns* key_runs_ = nullptr;
 };
 
 class Attend : public GpuAttend<Attend> {
@@ -113,6 +119,7 @@ public:
     In<Buffer<uint8_t, 4>> drop_mask{"drop_mask"};  // (j, i, h, b)
 
     void configure() {
+        GpuAttend<T>::configure();
         const KernelConfig kernel = this->kernel_config();
         if (kernel.softcap) softcap_ = this->template add_input<float>("softcap");
         if (kernel.alibi) alibi_slopes_ = this->template add_input<Buffer<float, 1>>("alibi_slopes");  // (h)

@@ -2,6 +2,8 @@
 // runtime makes of a call for a CPU.
 #pragma once
 
+#include <optional>
+
 #include "generators/library_generator.h"
 #include "generators/register_kernel.h"
 #include "runtime/device_abi.h"
@@ -48,6 +50,19 @@ protected:
     static void item_columns(Buffer& buffer) {
         LibraryGenerator<T>::from_zero(buffer, ATTNC_ITEM_COLUMNS);
         buffer.dim(1).set_stride(ATTNC_ITEM_COLUMNS);
+    }
+    // key_runs (r, b), where the configuration has a cache; null: it has none.
+    using KeyRuns = Halide::GeneratorInput<Halide::Buffer<int32_t, 2>>;
+    KeyRuns* add_key_runs() {
+        if (!this->kernel_config().cache) return nullptr;
+        return this->template add_input<Halide::Buffer<int32_t, 2>>("key_runs");
+    }
+    template <typename Items>
+    static std::optional<Halide::ImageParam> key_runs_of_items(KeyRuns* key_runs, Items& items) {
+        if (key_runs == nullptr) return std::nullopt;
+        LibraryGenerator<T>::from_zero(*key_runs);
+        key_runs->dim(1).set_bounds(0, items.dim(1).extent());
+        return *key_runs;
     }
     // Row statistics (m, h, c), with splits behind where there are some.
     template <typename Buffer>

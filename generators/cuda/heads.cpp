@@ -100,6 +100,7 @@ public:
     In<Buffer<int32_t, 2>> positions{"positions"};                // (i, b)
     In<Buffer<int32_t, 1>> position_offsets{"position_offsets"};  // (b)
     In<int32_t> given{"given"};                                   // ATTNC_GIVEN_*
+    In<int32_t> first_row{"first_row"};
 
 protected:
     Expr position(const Var& m) {
@@ -107,7 +108,8 @@ protected:
         this->any_strides(position_offsets);
         const Expr items = positions.dim(1).extent();
         position_offsets.dim(0).set_bounds(0, items);
-        return row_position(positions, position_offsets, given, positions.dim(0).extent(), items, m);
+        return row_position(positions, position_offsets, given, first_row, positions.dim(0).extent(), items,
+                            m);
     }
 
     // table (r, m), one of two that are equal in size.

@@ -37,7 +37,7 @@ public:
                                     .key_drop_mask = key_drop_mask,
                                     .given = given});
         key_bias(stage.j, stage.b) = stage.addend();
-        schedule_fill_key_bias_gpu(key_bias);
+        schedule_key_table_gpu(key_bias);
     }
 };
 

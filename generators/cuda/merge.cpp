@@ -52,6 +52,8 @@ public:
     Input<int32_t> empty_rows{"empty_rows"};      // attnc_empty_rows
     Output<Buffer<float, 3>> context{"context"};  // (d, h, m)
 
+    void configure() { key_runs_ = add_key_runs(); }
+
     void generate() {
         const int v_head_dim = static_cast<int>(kernel_config().v_head_dim);
         row_statistics(row_stats_in);
@@ -63,6 +65,7 @@ public:
         EmptyRowsGpu stage({.row_stats = row_stats_in,
                             .v = v,
                             .items = items,
+                            .key_runs = key_runs_of_items(key_runs_, items),
                             .row_count = row_stats_in.dim(0).extent(),
                             .key_row_count = v.dim(1).extent(),
                             .heads = row_stats_in.dim(1).extent(),
@@ -74,6 +77,9 @@ public:
         context(stage.d, stage.h, stage.context_row()) = stage.value();
         schedule_fill_empty_gpu(stage, context, v_head_dim);
     }
+
+private:
+    KeyRuns* key_runs_ = nullptr;
 };
 
 class AttendLse : public GpuGenerator<AttendLse> {

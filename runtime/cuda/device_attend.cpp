@@ -93,7 +93,7 @@ attnc_status attend_whole(const DeviceWave& w, const Keys& keys, bool guards, co
         return run_attend(w, masked ? ATTNC_DEVICE_KERNEL_ATTEND_MASKED : ATTNC_DEVICE_KERNEL_ATTEND, keys, s,
                           to);
     };
-    ATTNC_TRY(masked ? for_slices(w, attend) : attend(whole_wave(w)));
+    ATTNC_TRY(masked ? for_slices(w, attend) : for_heads(w, whole_wave(w), attend));
     if (!guards) return ATTNC_OK;
     ATTNC_TRY(find_suspects(w, keys, whole_wave(w), to.context));
     return for_slices(
@@ -116,11 +116,10 @@ attnc_status merge(const DeviceWave& w, const Results& from, const Results& to) 
     return w.run(ATTNC_DEVICE_KERNEL_ATTEND_MERGE, call);
 }
 
-attnc_status fill_empty(const DeviceWave& w, const Keys& keys, const Results& results) {
-    const Slice all = whole_wave(w);
-    Buffer<3> v = value_buffer(w, keys, all), context = context_buffer(w, results.context, all);
-    Buffer<3> row_stats = stats_buffer(w, results.row_stats, all);
-    Buffer<2> items = item_buffer(w, keys.table, all);
+attnc_status fill_empty(const DeviceWave& w, const Keys& keys, const Results& results, const Slice& s) {
+    Buffer<3> v = value_buffer(w, keys, s), context = context_buffer(w, results.context, s);
+    Buffer<3> row_stats = stats_buffer(w, results.row_stats, s);
+    Buffer<2> items = item_buffer(w, keys.table, s), key_runs = runs_buffer(w, keys, s);
     const auto seq_q = static_cast<int32_t>(w.request.seq_q);
     const auto policy = static_cast<int32_t>(w.layer.empty_rows);
     DeviceCall call;
@@ -129,6 +128,7 @@ attnc_status fill_empty(const DeviceWave& w, const Keys& keys, const Results& re
     call.set(ATTNC_DEVICE_ARGUMENT_ITEMS, items);
     call.set(ATTNC_DEVICE_ARGUMENT_SEQ_Q, seq_q);
     call.set(ATTNC_DEVICE_ARGUMENT_EMPTY_ROWS, policy);
+    call.set(ATTNC_DEVICE_ARGUMENT_KEY_RUNS, key_runs);
     call.set(ATTNC_DEVICE_ARGUMENT_CONTEXT, context);
     return w.run(ATTNC_DEVICE_KERNEL_FILL_EMPTY, call);
 }
@@ -181,12 +181,14 @@ attnc_status write_probs(const DeviceWave& w, const Keys& keys, const Slice& s, 
     return w.run(ATTNC_DEVICE_KERNEL_ATTEND_PROBS, call);
 }
 
-attnc_status write_columns(const DeviceWave& w, const Slice& s, const Probs& to) {
+attnc_status write_columns(const DeviceWave& w, const Slice& all, const Probs& to) {
     const int64_t seq_kv = w.request.seq_kv;
-    if (seq_kv > 0) ATTNC_TRY(write_probs(w, call_keys(w), s, to, 0));
-    for (int64_t i = 0; i < w.layer.appended; ++i)
-        ATTNC_TRY(write_probs(w, appended_key(w, i), s, to, seq_kv + i));
-    return ATTNC_OK;
+    return for_heads(w, all, [&](const Slice& s) {
+        if (seq_kv > 0) ATTNC_TRY(write_probs(w, call_keys(w), s, to, 0));
+        for (int64_t i = 0; i < w.layer.appended; ++i)
+            ATTNC_TRY(write_probs(w, appended_key(w, i), s, to, seq_kv + i));
+        return ATTNC_OK;
+    });
 }
 
 attnc_status average(const DeviceWave& w, const Slice& s, const Probs& from) {
@@ -262,7 +264,8 @@ attnc_status attend_items(const DeviceWave& w) {
             {first.context + part * rows * context_row(w), first.row_stats + part * 2 * head_stats(w), 1}));
     }
     if (plan.merges) ATTNC_TRY(merge(w, parts, whole));
-    return w.layer.empty_rows == ATTNC_EMPTY_ROWS_ZERO ? ATTNC_OK : fill_empty(w, keys, whole);
+    if (w.layer.empty_rows == ATTNC_EMPTY_ROWS_ZERO) return ATTNC_OK;
+    return for_heads(w, whole_wave(w), [&](const Slice& s) { return fill_empty(w, keys, whole, s); });
 }
 
 attnc_status write_pairs(const DeviceWave& w) {

@@ -1,5 +1,7 @@
 // The calls of a layer on a device, and the table through which the rest of the runtime makes them.
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/device_cache.h"
+#include "runtime/cuda/device_rotate.h"
 #include "runtime/cuda/device_wave.h"
 #include "runtime/plan.h"
 
@@ -11,11 +13,27 @@ Address address_of(const void* memory) { return reinterpret_cast<Address>(memory
 
 attnc_status run_wave(DeviceWave& wave) {
     ATTNC_TRY(fill_tables(wave));
-    ATTNC_TRY(make_masks(wave));
+    if (wave.plan.attends) ATTNC_TRY(make_masks(wave));
     ATTNC_TRY(project_tokens(wave));
-    ATTNC_TRY(attend_items(wave));
-    ATTNC_TRY(write_pairs(wave));
-    return write_output(wave);
+    if (wave.plan.attends) {
+        ATTNC_TRY(attend_items(wave));
+        ATTNC_TRY(write_pairs(wave));
+        ATTNC_TRY(write_output(wave));
+    }
+    return keep_lengths(wave);
+}
+
+attnc_status run_waves(attnc_error* error, const DeviceLayer& layer, const Request& request,
+                       const DevicePlan& plan, const attnc_run& run) {
+    if (plan.bytes == 0) return ATTNC_OK;
+    return in_context(error, layer.driver, layer.context, [&] {
+        for (int64_t first = 0; first < request.batch; first += plan.wave_items) {
+            DeviceWave wave =
+                begin_wave(error, layer, request, plan, run.workspace, stream_of(run.stream), first);
+            ATTNC_TRY(run_wave(wave));
+        }
+        return ATTNC_OK;
+    });
 }
 
 attnc_status workspace(const attnc_layer& layer, const attnc_inputs* inputs, const attnc_outputs* outputs,
@@ -46,15 +64,32 @@ attnc_status forward(const attnc_layer& any_layer, const attnc_inputs* inputs, c
     ATTNC_TRY(plan_device_call(error, layer, request, &plan));
     ATTNC_TRY(check_workspace(error, plan.bytes, kDeviceAlignment, run));
     ATTNC_TRY(check_overlaps(error, *inputs, *outputs, run.workspace, static_cast<size_t>(plan.bytes)));
-    if (plan.bytes == 0) return ATTNC_OK;
-    return in_context(error, layer.driver, layer.context, [&] {
-        for (int64_t first = 0; first < request.batch; first += plan.wave_items) {
-            DeviceWave wave =
-                begin_wave(error, layer, request, plan, run.workspace, stream_of(run.stream), first);
-            ATTNC_TRY(run_wave(wave));
-        }
-        return ATTNC_OK;
-    });
+    return run_waves(error, layer, request, plan, run);
+}
+
+attnc_status memory_workspace(const attnc_layer& layer, const attnc_inputs* inputs, attnc_cache* cache,
+                              const attnc_run* run, size_t* bytes, attnc_error* error) {
+    Request request;
+    DevicePlan plan;
+    ATTNC_TRY(check_memory(error, layer, inputs, cache, run, DataNeed::kSizesOnly, &request));
+    ATTNC_TRY(plan_device_call(error, device_layer(layer), request, &plan));
+    *bytes = static_cast<size_t>(plan.bytes);
+    return ATTNC_OK;
+}
+
+attnc_status memory_project(const attnc_layer& any_layer, const attnc_inputs* inputs, attnc_cache* cache,
+                            const attnc_run& run, attnc_error* error) {
+    const DeviceLayer& layer = device_layer(any_layer);
+    Request request;
+    DevicePlan plan;
+    ATTNC_TRY(check_memory(error, layer, inputs, cache, &run, DataNeed::kAll, &request));
+    ATTNC_TRY(plan_device_call(error, layer, request, &plan));
+    ATTNC_TRY(check_workspace(error, plan.bytes, kDeviceAlignment, run));
+    attnc_inputs all = *inputs;
+    all.cache = cache;
+    const attnc_outputs none = ATTNC_OUTPUTS_INIT;
+    ATTNC_TRY(check_overlaps(error, all, none, run.workspace, static_cast<size_t>(plan.bytes)));
+    return run_waves(error, layer, request, plan, run);
 }
 
 bool is_there() {
@@ -122,6 +157,17 @@ const attnc_device_runtime attnc_abi1_cuda = {
     .workspace = attnc::cuda::workspace,
     .workspace_bound = attnc::cuda::workspace_bound,
     .forward = attnc::cuda::forward,
+    .memory_workspace = attnc::cuda::memory_workspace,
+    .memory_project = attnc::cuda::memory_project,
+    .rotate_workspace = attnc::cuda::rotate_workspace,
+    .rotate = attnc::cuda::rotate,
+    .cache_part_bytes = sizeof(attnc::cuda::CachePart),
+    .create_cache = attnc::cuda::create_cache,
+    .check_cache = attnc::cuda::check_cache_context,
+    .slot_keys = attnc::cuda::read_slot_keys,
+    .set_slot_keys = attnc::cuda::write_slot_keys,
+    .transfer = attnc::cuda::transfer_rows,
+    .reorder = attnc::cuda::reorder_slots,
     .allocate = attnc::cuda::allocate,
     .free = attnc::cuda::free_memory,
     .copy_in = attnc::cuda::copy_in,

@@ -10,6 +10,7 @@ constexpr int64_t kMostWindow = 1 << 30;  // keys; more would be no limit
 struct Filling {
     int32_t given, seq_q, seq_kv;
     int32_t diagonal = ATTNC_DIAGONAL_NONE, window_left = -1, window_right = -1;
+    const int32_t* key_counts = nullptr;  // made on the device, instead of the call's key_lengths
 };
 
 int32_t given_by(const Request& r) {
@@ -41,7 +42,10 @@ attnc_status fill(const DeviceWave& w, const ItemTable& table, int64_t items, co
         const DeviceWave::Numbers n = w.numbers(numbers);
         return Buffer<1>(on_device(n.data), kInt32, {{count, n.stride}});
     };
-    Buffer<1> query_lengths = view(r.query_lengths, items), key_lengths = view(r.key_lengths, items);
+    Buffer<1> query_lengths = view(r.query_lengths, items);
+    Buffer<1> key_lengths = filling.key_counts != nullptr
+                                ? Buffer<1>(on_device(filling.key_counts), kInt32, {{items, 1}})
+                                : view(r.key_lengths, items);
     Buffer<1> causal_offsets = view(r.causal_offsets, items);
     Buffer<1> query_starts = view(r.query_starts, items + 1), key_starts = view(r.key_starts, items + 1);
     Buffer<2> out(on_device(w.at<int32_t>(table.items)), kInt32,
@@ -66,6 +70,33 @@ attnc_status fill(const DeviceWave& w, const ItemTable& table, int64_t items, co
     return w.run(ATTNC_DEVICE_KERNEL_FILL_ITEMS, call);
 }
 
+// The items as the call has them, and the forms of them that it needs besides.
+attnc_status fill_queries(const DeviceWave& w) {
+    const Request& r = w.request;
+    const DeviceLayer& layer = w.layer;
+    const auto window = [&](int side, int64_t keys) {
+        return (layer.window & side) != 0 ? static_cast<int32_t>(least(keys, kMostWindow)) : -1;
+    };
+    const auto seq_q = static_cast<int32_t>(r.seq_q), seq_kv = static_cast<int32_t>(r.seq_kv);
+    Filling call = {given_by(r), seq_q, seq_kv, diagonal_of(r.causal)};
+    if (w.plan.cached) {
+        call.given |= ATTNC_GIVEN_KEY_LENGTHS;
+        call.key_counts = w.at<int32_t>(w.plan.counts);
+    }
+    call.window_left = window(ATTNC_WINDOW_LEFT, layer.window_left);
+    if (r.causal == ATTNC_CAUSAL_NONE) call.window_right = window(ATTNC_WINDOW_RIGHT, layer.window_right);
+    ATTNC_TRY(fill(w, w.plan.call, w.items, call));
+    if (w.plan.packed) ATTNC_TRY(fill(w, w.plan.all, 1, {0, seq_q, seq_kv}));
+    if (w.plan.opens) {
+        Filling open = {call.given & ~ATTNC_GIVEN_CAUSAL_OFFSETS, seq_q, seq_kv};
+        open.key_counts = call.key_counts;
+        ATTNC_TRY(fill(w, w.plan.open, w.items, open));
+    }
+    if (layer.appended == 0) return ATTNC_OK;
+    constexpr int32_t kQueries = ATTNC_GIVEN_QUERY_LENGTHS | ATTNC_GIVEN_QUERY_STARTS;
+    return fill(w, w.plan.appended, w.items, {call.given & kQueries, seq_q, 1});
+}
+
 }  // namespace
 
 DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Request& r, const DevicePlan& plan,
@@ -73,6 +104,10 @@ DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Reques
     auto* bytes = static_cast<unsigned char*>(workspace);
     const int64_t items = least(r.batch - first, plan.wave_items);
     const ItemTable& table = plan.packed ? plan.all : plan.call;
+    // Without a table of their own, as many new keys count as queries.
+    const int64_t new_counts = plan.counts_apart ? plan.fresh.key_counts
+                               : plan.cached     ? table.query_counts
+                                                 : table.key_counts;
     const auto rows = [&](int64_t seq, int64_t total, int64_t counts) {
         const auto* at = reinterpret_cast<const int32_t*>(bytes + counts);
         return plan.packed ? TokenRows{1, total, at} : TokenRows{items, seq, at};
@@ -86,30 +121,25 @@ DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Reques
             .first = first,
             .items = items,
             .queries = rows(r.seq_q, r.total_q, table.query_counts),
-            .keys = rows(r.seq_kv, r.total_kv, table.key_counts),
+            .keys = rows(r.seq_new, r.total_kv, new_counts),
             .q = nullptr,
             .k = nullptr,
             .v = nullptr};
 }
 
+attnc_status fill_whole_items(const DeviceWave& w, int64_t rows) {
+    return fill(w, w.plan.call, w.items, {0, static_cast<int32_t>(rows), 0});
+}
+
 attnc_status fill_tables(const DeviceWave& w) {
-    const Request& r = w.request;
-    const DeviceLayer& layer = w.layer;
-    const auto window = [&](int side, int64_t keys) {
-        return (layer.window & side) != 0 ? static_cast<int32_t>(least(keys, kMostWindow)) : -1;
-    };
-    const auto seq_q = static_cast<int32_t>(r.seq_q), seq_kv = static_cast<int32_t>(r.seq_kv);
-    const int32_t given = given_by(r);
-    Filling call = {given, seq_q, seq_kv, diagonal_of(r.causal)};
-    call.window_left = window(ATTNC_WINDOW_LEFT, layer.window_left);
-    if (r.causal == ATTNC_CAUSAL_NONE) call.window_right = window(ATTNC_WINDOW_RIGHT, layer.window_right);
-    ATTNC_TRY(fill(w, w.plan.call, w.items, call));
-    if (w.plan.packed) ATTNC_TRY(fill(w, w.plan.all, 1, {0, seq_q, seq_kv}));
-    if (w.plan.opens)
-        ATTNC_TRY(fill(w, w.plan.open, w.items, {given & ~ATTNC_GIVEN_CAUSAL_OFFSETS, seq_q, seq_kv}));
-    if (layer.appended == 0) return ATTNC_OK;
-    constexpr int32_t kQueries = ATTNC_GIVEN_QUERY_LENGTHS | ATTNC_GIVEN_QUERY_STARTS;
-    return fill(w, w.plan.appended, w.items, {given & kQueries, seq_q, 1});
+    const DevicePlan& plan = w.plan;
+    if (plan.cached) ATTNC_TRY(fill_cache(w));
+    if (plan.attends) ATTNC_TRY(fill_queries(w));
+    if (plan.counts_apart) {
+        const auto seq_new = static_cast<int32_t>(w.request.seq_new);
+        ATTNC_TRY(fill(w, plan.fresh, w.items, {given_by(w.request) & ATTNC_GIVEN_KEY_LENGTHS, 1, seq_new}));
+    }
+    return fill_key_runs(w);
 }
 
 }  // namespace attnc::cuda

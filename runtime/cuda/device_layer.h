@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
+#include "runtime/carve.h"
 #include "runtime/cuda/modules.h"
 #include "runtime/device_runtime.h"
 #include "runtime/layer_sources.h"
 
 namespace attnc::cuda {
 
-inline constexpr int64_t kDeviceAlignment = 256;  // of every part: what cuMemAlloc gives
-inline constexpr int64_t kMaxSpan = INT32_MAX;    // bytes of a buffer that a kernel may be given
+inline constexpr int64_t kMaxSpan = INT32_MAX;  // bytes of a buffer that a kernel may be given
 inline constexpr int64_t kFloat = sizeof(float);
 inline constexpr int64_t kMaxGrid = 65535;  // blocks along y and z
 

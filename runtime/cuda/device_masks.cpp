@@ -50,25 +50,39 @@ int64_t kv_heads(const DeviceWave& w, const Slice& s) { return most(s.heads / w.
 }  // namespace
 
 Keys call_keys(const DeviceWave& w) {
-    const int64_t rows = most(w.keys.rows(), 1), qk = w.layer.qk_width, v = w.layer.v_width;
-    return {w.plan.call,      w.k, w.v, rows, qk, v, rows * qk, rows * v, most(w.request.seq_kv, 1),
-            w.plan.mask_flags};
+    const int64_t qk = w.layer.qk_width, v = w.layer.v_width, rows = most(w.keys.rows(), 1);
+    const CacheRows at =
+        w.plan.cached ? cache_rows(w) : CacheRows{.k = w.k, .v = w.v, .rows = rows, .plane_rows = rows};
+    return {.table = w.plan.call,
+            .k = at.k,
+            .v = at.v,
+            .rows = at.rows,
+            .k_row = qk,
+            .v_row = v,
+            .k_plane = at.plane_rows * qk,
+            .v_plane = at.plane_rows * v,
+            .seq = most(w.request.seq_kv, 1),
+            .flags = w.plan.mask_flags,
+            .key_runs = w.at<int32_t>(w.plan.key_runs),
+            .runs = w.plan.runs};
 }
 
 Keys appended_key(const DeviceWave& w, int64_t index) {
     const int64_t qk = w.layer.qk_width, v = w.layer.v_width, appended = w.layer.appended;
     const int32_t flags = w.layer.softcap != 0 ? ATTNC_MASK_SOFTCAP : 0;
     // Each item has a row of its own, all in one place.
-    return {w.plan.appended,
-            w.layer.appended_k + index * qk,
-            w.layer.appended_v + index * v,
-            w.items,
-            0,
-            0,
-            appended * qk,
-            appended * v,
-            1,
-            flags};
+    return {.table = w.plan.appended,
+            .k = w.layer.appended_k + index * qk,
+            .v = w.layer.appended_v + index * v,
+            .rows = w.items,
+            .k_row = 0,
+            .v_row = 0,
+            .k_plane = appended * qk,
+            .v_plane = appended * v,
+            .seq = 1,
+            .flags = flags,
+            .key_runs = w.at<int32_t>(w.plan.appended_runs),
+            .runs = least(w.plan.runs, 1)};
 }
 
 Keys score_keys(const DeviceWave& w) {
@@ -76,16 +90,18 @@ Keys score_keys(const DeviceWave& w) {
     const int32_t steps = w.request.scores_stage == ATTNC_SCORES_SCALED       ? 0
                           : w.request.scores_stage == ATTNC_SCORES_SOFTCAPPED ? ATTNC_MASK_SOFTCAP
                                                                               : ~0;
-    return {w.plan.opens ? w.plan.open : w.plan.call,
-            keys.k,
-            keys.v,
-            keys.rows,
-            keys.k_row,
-            keys.v_row,
-            keys.k_plane,
-            keys.v_plane,
-            keys.seq,
-            keys.flags & steps};
+    return {.table = w.plan.opens ? w.plan.open : w.plan.call,
+            .k = keys.k,
+            .v = keys.v,
+            .rows = keys.rows,
+            .k_row = keys.k_row,
+            .v_row = keys.v_row,
+            .k_plane = keys.k_plane,
+            .v_plane = keys.v_plane,
+            .seq = keys.seq,
+            .flags = keys.flags & steps,
+            .key_runs = keys.key_runs,
+            .runs = keys.runs};
 }
 
 Buffer<2> item_buffer(const DeviceWave& w, const ItemTable& table, const Slice& s) {
@@ -98,6 +114,12 @@ Buffer<3> value_buffer(const DeviceWave& w, const Keys& keys, const Slice& s) {
                      {{w.layer.v_width, 1}, {keys.rows, keys.v_row}, {kv_heads(w, s), keys.v_plane}});
 }
 
+Buffer<2> runs_buffer(const DeviceWave& w, const Keys& keys, const Slice& s) {
+    if (keys.runs == 0) return Buffer<2>(on_device(w.layer.anything()), kInt32, {{1, 1}, {s.items, 0}});
+    return Buffer<2>(on_device(keys.key_runs + s.item * keys.runs), kInt32,
+                     {{keys.runs, 1}, {s.items, keys.runs}});
+}
+
 ScoreArguments::ScoreArguments(const DeviceWave& w, const Keys& keys, const Slice& s)
     : q_(on_device(w.q + s.head * w.queries.rows() * w.layer.qk_width), kFloat32,
          {{w.layer.qk_width, 1},
@@ -107,6 +129,7 @@ ScoreArguments::ScoreArguments(const DeviceWave& w, const Keys& keys, const Slic
          {{w.layer.qk_width, 1}, {keys.rows, keys.k_row}, {kv_heads(w, s), keys.k_plane}}),
       items_(on_device(w.at<int32_t>(keys.table.items) + s.item * ATTNC_ITEM_COLUMNS), kInt32,
              {{ATTNC_ITEM_COLUMNS, 1}, {s.items, ATTNC_ITEM_COLUMNS}}),
+      key_runs_(runs_buffer(w, keys, s)),
       seq_q_(static_cast<int32_t>(w.request.seq_q)),
       seq_kv_(static_cast<int32_t>(keys.seq)),
       qk_scale_(w.layer.qk_scale) {}

@@ -18,6 +18,9 @@ constexpr int64_t kWaveRows = 16384;
 constexpr int64_t kSplitBytes = int64_t{256} << 20;
 constexpr int64_t kAverageBytes = int64_t{256} << 20;
 constexpr int64_t kMaskBytes = int64_t{256} << 20;
+// The same of the tables of items' runs of keys.
+constexpr int64_t kRunBytes = int64_t{256} << 20;
+constexpr int64_t kInt = sizeof(int32_t);
 
 int64_t wave_rows(const DeviceLayer& layer) { return least(kWaveRows, layer.max_rows); }
 
@@ -25,14 +28,6 @@ int64_t wave_rows(const DeviceLayer& layer) { return least(kWaveRows, layer.max_
 int64_t product(int64_t a, int64_t b) {
     int64_t result = 0;
     return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
-}
-
-ItemTable take_table(Carver& carver, int64_t items) {
-    ItemTable table;
-    table.items = carver.take(sizeof(int32_t), {items, ATTNC_ITEM_COLUMNS});
-    table.query_counts = carver.take(sizeof(int32_t), {items});
-    table.key_counts = carver.take(sizeof(int32_t), {items});
-    return table;
 }
 
 // Gives every part that the plan needs its place.
@@ -43,6 +38,15 @@ attnc_status lay_out(attnc_error* error, const DeviceLayer& layer, DevicePlan& p
     if (plan.packed) plan.all = take_table(carver, 1);
     if (layer.appended > 0) plan.appended = take_table(carver, plan.wave_items);
     if (plan.opens) plan.open = take_table(carver, plan.wave_items);
+    if (plan.counts_apart) plan.fresh = take_table(carver, plan.wave_items);
+    if (plan.cached) {
+        for (int64_t* offset : {&plan.held, &plan.counts, &plan.slots})
+            *offset = carver.take(kInt, {plan.wave_items});
+    }
+    if (plan.run_count > 0) {
+        plan.key_runs = carver.take(kInt, {plan.run_count});
+        plan.appended_runs = carver.take(kInt, {plan.wave_items});
+    }
     plan.suspects = carver.take(sizeof(int32_t), {plan.wave_items, heads});
     plan.q = carver.take(kFloat, {layer.project_q.slot_planes, plan.rows_q, layer.qk_width});
     plan.k = carver.take(kFloat, {layer.project_k.slot_planes, plan.rows_kv, layer.qk_width});
@@ -50,6 +54,8 @@ attnc_status lay_out(attnc_error* error, const DeviceLayer& layer, DevicePlan& p
     if (layer.rotates()) {
         plan.q_angles = carver.take(kFloat, {2, plan.rows_q, layer.rotary.pairs});
         plan.k_angles = carver.take(kFloat, {2, plan.rows_kv, layer.rotary.pairs});
+        if (plan.packed) plan.q_positions = carver.take(kInt, {plan.rows_q});
+        if (plan.packed) plan.k_positions = carver.take(kInt, {plan.rows_kv});
     }
     if (plan.part_floats > 0) {
         plan.part_context = carver.take(kFloat, {plan.part_floats});
@@ -79,18 +85,9 @@ int32_t flags_of(const DeviceLayer& layer, const Request& r) {
 }
 
 // What a device can't do yet.
-attnc_status check_supported(attnc_error* error, const DeviceLayer& layer, const Request& r) {
-    if (!r.query_starts.present) return ATTNC_OK;
-    if (r.query_lengths.present) {
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {"query_lengths is given, but packed batches on a device have none"});
-    }
-    if (layer.rotates() && (!r.query_positions.present || !r.key_positions.present)) {
-        return fail(error, ATTNC_NOT_SUPPORTED,
-                    {r.query_positions.present ? "key" : "query",
-                     "_positions is not given, which packed batches on a device need"});
-    }
-    return ATTNC_OK;
+attnc_status check_supported(attnc_error* error, const Request& r) {
+    if (!r.cache || (!r.query_starts.present && !r.key_starts.present)) return ATTNC_OK;
+    return fail(error, ATTNC_NOT_SUPPORTED, {"cache is given, but packed batches on a device have none"});
 }
 
 // Rows and heads of an item's tokens, or of its outputs, within what a kernel's buffer can span.
@@ -101,8 +98,8 @@ struct Tokens {
 attnc_status check_tokens(attnc_error* error, const DeviceLayer& layer, const Request& r) {
     const int64_t heads = layer.config.num_heads, kv_heads = layer.config.num_kv_heads;
     const Tokens all[] = {{"query", r.seq_q, r.query.row_stride, heads, r.query.head_stride},
-                          {"key", r.seq_kv, r.key.row_stride, kv_heads, r.key.head_stride},
-                          {"value", r.seq_kv, r.value.row_stride, kv_heads, r.value.head_stride},
+                          {"key", r.seq_new, r.key.row_stride, kv_heads, r.key.head_stride},
+                          {"value", r.seq_new, r.value.row_stride, kv_heads, r.value.head_stride},
                           {"out", r.seq_q, r.out.row_stride, heads, r.out.head_stride},
                           {"lse", r.seq_q, 1, heads, r.wants_lse ? r.lse.head_stride : 0}};
     for (const Tokens& t : all) {
@@ -110,7 +107,9 @@ attnc_status check_tokens(attnc_error* error, const DeviceLayer& layer, const Re
         return fail(error, ATTNC_TOO_LARGE,
                     {"an item of ", t.name, " spans more than 2 GiB, on a device at most that"});
     }
-    return ATTNC_OK;
+    if (fits(r.cache.table_pages, r.cache.page_stride, kInt)) return ATTNC_OK;
+    return fail(error, ATTNC_TOO_LARGE,
+                {"an item of block_table spans more than 2 GiB, on a device at most that"});
 }
 
 // Items and heads of a launch with an element for each pair of query and key, as far as each limit lets them.
@@ -234,7 +233,7 @@ int64_t made_bytes(const DevicePlan& plan) {
 }
 
 void plan_waves(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
-    const int64_t longest = most(most(r.seq_q, r.seq_kv), 1);
+    const int64_t longest = most(most(r.seq_q, r.seq_new), 1);
     plan.wave_items = least(r.batch, most(wave_rows(layer) / longest, 1));
     if (plan.merges) {
         const int64_t bytes = part_bytes(layer, r.seq_q, plan.parts);
@@ -247,8 +246,11 @@ void plan_waves(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
     }
     if (const int64_t bytes = made_bytes(plan); bytes > 0)
         plan.wave_items = least(plan.wave_items, most(kMaskBytes / bytes, 1));
+    if (r.cache.table_stride > 0)
+        plan.wave_items = least(plan.wave_items, most(kMaxSpan / kInt / r.cache.table_stride, 1));
+    if (plan.runs > 0) plan.wave_items = least(plan.wave_items, most(kRunBytes / (plan.runs * kInt), 1));
     plan.rows_q = plan.wave_items * r.seq_q;
-    plan.rows_kv = plan.wave_items * most(r.seq_kv, 1);
+    plan.rows_kv = plan.wave_items * most(r.seq_new, 1);
 }
 
 attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
@@ -262,6 +264,11 @@ attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Req
         return fail(error, ATTNC_TOO_LARGE,
                     {"masks of a packed batch need ", product(r.batch, bytes),
                      " bytes of the workspace, on a device at most ", kMaskBytes});
+    }
+    if (const int64_t bytes = product(product(r.batch, plan.runs), kInt); r.batch > 1 && bytes > kRunBytes) {
+        return fail(error, ATTNC_TOO_LARGE,
+                    {"tables of a packed batch need ", bytes, " bytes of the workspace, on a device at most ",
+                     kRunBytes});
     }
     // Each item has blocks of threads for all rows.
     const int64_t blocks = product(r.batch, divide_up(r.seq_q, layer.entry->layout.tile_q));
@@ -306,7 +313,27 @@ void set_made(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
                                  product(plan.wave_items, blocks.batch_stride));
 }
 
-// What is done, by the request alone.
+// Whether as many of an item's new keys count as of its queries.
+bool same_counts(const Request& r) {
+    const ItemNumbers &q = r.query_lengths, &k = r.key_lengths;
+    return r.seq_q == r.seq_new && q.present == k.present && q.data == k.data && q.wide == k.wide;
+}
+
+// Where the keys lie, and by what attention finds them.
+void choose_keys(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
+    plan.packed = r.query_starts.present;
+    plan.attends = r.seq_q > 0;
+    plan.cached = r.cache && r.seq_kv > 0;
+    plan.appends = plan.cached && r.cache.appends && r.seq_new > 0;
+    plan.counts_apart = plan.appends && !same_counts(r);
+    if (layer.has(ATTNC_CONFIG_CACHE)) plan.runs = divide_up(most(r.seq_kv, 1), kRunKeys);
+    plan.launch_heads = layer.config.num_heads;
+    if (!plan.cached) return;
+    const int64_t plane = r.cache.cache->rows * most(layer.qk_width, layer.v_width) * kFloat;
+    plan.launch_heads = least(plan.launch_heads, kMaxSpan / plane * layer.group());
+}
+
+// What is done with the queries, by the request alone.
 void choose_steps(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
     constexpr int32_t kDropping =
         ATTNC_MASK_KEY_BIAS | ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS;
@@ -314,7 +341,6 @@ void choose_steps(const DeviceLayer& layer, const Request& r, DevicePlan& plan) 
     const bool has_interval = r.causal != ATTNC_CAUSAL_NONE || layer.window != ATTNC_WINDOW_NOT_GIVEN;
     const bool before_biases =
         r.scores_stage == ATTNC_SCORES_SCALED || r.scores_stage == ATTNC_SCORES_SOFTCAPPED;
-    plan.packed = r.query_starts.present;
     plan.mask_flags = has_keys ? flags_of(layer, r) : 0;
     if (has_keys) plan.made_key_bias = plan_key_bias(r);
     if (has_keys) plan.made_key_blocks = plan_key_blocks(layer, r);
@@ -329,6 +355,14 @@ void choose_steps(const DeviceLayer& layer, const Request& r, DevicePlan& plan) 
 
 }  // namespace
 
+ItemTable take_table(Carver& carver, int64_t items) {
+    ItemTable table;
+    table.items = carver.take(sizeof(int32_t), {items, ATTNC_ITEM_COLUMNS});
+    table.query_counts = carver.take(sizeof(int32_t), {items});
+    table.key_counts = carver.take(sizeof(int32_t), {items});
+    return table;
+}
+
 bool fits(int64_t count, int64_t stride, int64_t size) {
     return count <= 1 || product(count, product(stride, size)) <= kMaxSpan;
 }
@@ -336,14 +370,19 @@ bool fits(int64_t count, int64_t stride, int64_t size) {
 attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, const Request& r,
                               DevicePlan* plan) {
     *plan = {};
-    ATTNC_TRY(check_supported(error, layer, r));
-    if (r.batch == 0 || r.seq_q == 0) return ATTNC_OK;
-    choose_steps(layer, r, *plan);
+    ATTNC_TRY(check_supported(error, r));
+    choose_keys(layer, r, *plan);
+    if (r.batch == 0 || (!plan->attends && !plan->appends)) {
+        *plan = {};
+        return ATTNC_OK;
+    }
+    if (plan->attends) choose_steps(layer, r, *plan);
     if (plan->packed) {
         ATTNC_TRY(plan_packed(error, layer, r, *plan));
     } else {
         plan_waves(layer, r, *plan);
     }
+    plan->run_count = plan->wave_items * plan->runs;
     if (plan->merges) set_parts(layer, plan->rows_q, plan->parts, *plan);
     set_made(layer, r, *plan);
     ATTNC_TRY(check_tokens(error, layer, r));
@@ -357,13 +396,18 @@ attnc_status plan_device_bound(attnc_error* error, const DeviceLayer& layer, con
     *plan = {};
     // Waves never hold more rows than one item or wave_rows, whichever is more; packed batches are one item here.
     const auto rows = [&](int64_t seq) {
-        return least(product(limits.max_batch, seq), most(wave_rows(layer), seq));
+        return least(product(limits.max_batch, seq), most(wave_rows(layer), least(seq, layer.max_rows)));
     };
     plan->packed = true;
     plan->wave_items = least(limits.max_batch, kMaxGrid);
     plan->rows_q = rows(limits.max_seq_q);
     plan->rows_kv = rows(limits.max_seq_kv);
     plan->opens = layer.has(ATTNC_CONFIG_SCORES);
+    if (layer.has(ATTNC_CONFIG_CACHE)) {
+        plan->cached = plan->counts_apart = true;
+        const int64_t runs = divide_up(limits.max_seq_kv, kRunKeys);
+        plan->run_count = least(product(limits.max_batch, runs), most(kRunBytes / kInt, runs));
+    }
     const int64_t few = least(limits.max_seq_q, layer.entry->layout.decode_rows / layer.group());
     const int64_t splits = divide_up(limits.max_seq_kv, layer.entry->layout.split_kv) + layer.appended;
     // Of a wave of items with few queries, and of one without.

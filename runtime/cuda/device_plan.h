@@ -21,19 +21,26 @@ struct ItemTable {
 struct DevicePlan {
     // What is done.
     bool packed = false;
-    int32_t mask_flags = 0;   // ATTNC_MASK_* of the call's keys
-    bool decodes = false;     // few queries: attend_decode
-    bool guards = false;      // something may be dropped within a block of keys
-    bool merges = false;      // parts of attention, or sinks
-    bool opens = false;       // scores of keys that the call's diagonal or window drops
-    bool averages = false;    // probabilities are averaged
-    bool owns_probs = false;  // that nobody asked for before
-    int64_t wave_items = 0;   // items that are in the workspace at a time
-    int64_t splits = 1;       // of the call's keys
-    int64_t parts = 1;        // splits, and each appended key
+    bool attends = false;       // there are queries; else a cache grows and that is all
+    bool cached = false;        // the call's keys lie in a cache
+    bool appends = false;       // new ones go there
+    bool counts_apart = false;  // of new keys, which can't be those of the queries
+    int32_t mask_flags = 0;     // ATTNC_MASK_* of the call's keys
+    bool decodes = false;       // few queries: attend_decode
+    bool guards = false;        // something may be dropped within a block of keys
+    bool merges = false;        // parts of attention, or sinks
+    bool opens = false;         // scores of keys that the call's diagonal or window drops
+    bool averages = false;      // probabilities are averaged
+    bool owns_probs = false;    // that nobody asked for before
+    int64_t wave_items = 0;     // items that are in the workspace at a time
+    int64_t splits = 1;         // of the call's keys
+    int64_t parts = 1;          // splits, and each appended key
     int64_t pair_items =
         0;  // items and heads of a launch whose buffers have an element for each pair of query and key
     int64_t pair_heads = 0;
+    int64_t launch_heads =
+        0;             // of a launch that has K and V, so that they span no more than a kernel may be given
+    int64_t runs = 0;  // of 16 keys of an item, whose rows a table has; 0: the library does without
     int64_t average_items = 0;  // items whose probabilities are averaged at a time
     // Masks that are made of the call's, where present; their data is in the workspace. Strides of what is the same for all
     // items, or heads, are 0.
@@ -43,31 +50,41 @@ struct DevicePlan {
 
     // Sizes that the workspace has room for.
     int64_t rows_q = 0, rows_kv = 0;
+    int64_t run_count = 0;                    // of all items
     int64_t part_floats = 0, part_stats = 0;  // of parts of attention
     int64_t probs_floats = 0;
     int64_t key_bias_floats = 0, key_blocks_bytes = 0;
 
     // Offsets in the workspace, in bytes.
-    ItemTable call;               // the items as the call has them
-    ItemTable all;                // packed: one item of all rows
-    ItemTable appended;           // an appended key for each item
-    ItemTable open;               // without diagonal and window
+    ItemTable call;      // the items as the call has them
+    ItemTable all;       // packed: one item of all rows
+    ItemTable appended;  // an appended key for each item
+    ItemTable open;      // without diagonal and window
+    ItemTable fresh;     // of new keys, where counts_apart
+    // Of a cache's items int32_t[items] each: keys before and after the call, and slots.
+    int64_t held = kNowhere, counts = kNowhere, slots = kNowhere;
+    int64_t key_runs = kNowhere;       // int32_t[items][runs]
+    int64_t appended_runs = kNowhere;  // int32_t[items], of an appended key
     int64_t q = kNowhere;         // [plane][rows_q][qk_width]; where q, k and v are joined, k and v behind
     int64_t k = kNowhere;         // [plane][rows_kv][qk_width]; where k and v are joined, v behind
     int64_t v = kNowhere;         // [plane][rows_kv][v_width]
     int64_t q_angles = kNowhere;  // cosines [rows_q][pairs], then sines
     int64_t k_angles = kNowhere;  // the same for rows_kv
-    int64_t part_context = kNowhere;    // [part][rows_q][num_heads][v_width]
-    int64_t part_row_stats = kNowhere;  // [part][2][num_heads][rows_q]
-    int64_t context = kNowhere;         // [rows_q][num_heads][v_width]
-    int64_t row_stats = kNowhere;       // [2][num_heads][rows_q]
-    int64_t suspects = kNowhere;        // int32_t[items][num_heads]
-    int64_t probs = kNowhere;           // [average_items][num_heads][seq_q][seq_kv + appended]
-    int64_t key_bias = kNowhere;        // [items or 1][seq_kv]
+    int64_t q_positions = kNowhere, k_positions = kNowhere;  // packed: int32_t[rows_q], [rows_kv]
+    int64_t part_context = kNowhere;                         // [part][rows_q][num_heads][v_width]
+    int64_t part_row_stats = kNowhere;                       // [part][2][num_heads][rows_q]
+    int64_t context = kNowhere;                              // [rows_q][num_heads][v_width]
+    int64_t row_stats = kNowhere;                            // [2][num_heads][rows_q]
+    int64_t suspects = kNowhere;                             // int32_t[items][num_heads]
+    int64_t probs = kNowhere;     // [average_items][num_heads][seq_q][seq_kv + appended]
+    int64_t key_bias = kNowhere;  // [items or 1][seq_kv]
     int64_t key_blocks =
         kNowhere;  // uint8_t[items or 1][num_heads or 1][seq_q / 16][seq_kv / 16], rounded up
     int64_t bytes = 0;
 };
+
+// Places of an item table for so many items.
+ItemTable take_table(Carver& carver, int64_t items);
 
 attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, const Request& request,
                               DevicePlan* plan);

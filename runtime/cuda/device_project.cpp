@@ -1,6 +1,6 @@
 // Tokens to heads of Q, K and V, and contexts to the output.
 #include "runtime/arithmetic.h"
-#include "runtime/cuda/device_wave.h"
+#include "runtime/cuda/device_heads.h"
 
 namespace attnc::cuda {
 namespace {
@@ -103,46 +103,14 @@ attnc_status project_inputs(DeviceWave& w) {
         return project(w, *common, query, {pq, pq.slot_panels + pk.slot_panels + pv.panels}, joined_planes,
                        q);
     }
-    ATTNC_TRY(project(w, w.queries, query, {pq, pq.panels}, pq.heads, q));
-    if (r.seq_kv == 0) return ATTNC_OK;
+    if (w.plan.attends) ATTNC_TRY(project(w, w.queries, query, {pq, pq.panels}, pq.heads, q));
+    if (w.keys.seq == 0) return ATTNC_OK;
     if (layer.joins_kv && one_key && fits(pk.slot_planes + pv.heads, w.keys.rows() * pk.width, kFloat)) {
         w.v = k + pk.slot_planes * w.keys.rows() * pk.width;
         return project(w, w.keys, key, {pk, pk.slot_panels + pv.panels}, pk.slot_planes + pv.heads, k);
     }
     ATTNC_TRY(project(w, w.keys, key, {pk, pk.panels}, pk.heads, k));
     return project(w, w.keys, token_rows(w, r.value, pv.features), {pv, pv.panels}, pv.heads, v);
-}
-
-// Calls launch(item, items) for all items at once where a buffer can have them `batch_stride` apart.
-template <typename Launch>
-attnc_status for_items(const TokenRows& t, int64_t batch_stride, const Launch& launch) {
-    if (fits(t.items, batch_stride, kFloat)) return launch(int64_t{0}, t.items);
-    for (int64_t item = 0; item < t.items; ++item) ATTNC_TRY(launch(item, int64_t{1}));
-    return ATTNC_OK;
-}
-
-struct Heads {
-    int64_t heads, features, width;
-};
-
-attnc_status split(const DeviceWave& w, const TokenRows& t, const TokenView& view, const Heads& h,
-                   float* to) {
-    const float* from = view.data + w.first * view.batch_stride;
-    return for_items(t, view.batch_stride, [&](int64_t item, int64_t items) {
-        Buffer<4> x(on_device(from + item * view.batch_stride), kFloat32,
-                    {{h.features, 1},
-                     {t.seq, view.row_stride},
-                     {h.heads, view.head_stride},
-                     {items, view.batch_stride}});
-        Buffer<1> lengths(on_device(t.counts + item), kInt32, {{items, 1}});
-        Buffer<3> y(on_device(to + item * t.seq * h.width), kFloat32,
-                    {{h.width, 1}, {items * t.seq, h.width}, {h.heads, t.rows() * h.width}});
-        DeviceCall call;
-        call.set(ATTNC_DEVICE_ARGUMENT_INPUT, x);
-        call.set(ATTNC_DEVICE_ARGUMENT_LENGTHS, lengths);
-        call.set(ATTNC_DEVICE_ARGUMENT_Y, y);
-        return w.run(ATTNC_DEVICE_KERNEL_SPLIT_HEADS, call);
-    });
 }
 
 attnc_status split_inputs(DeviceWave& w) {
@@ -152,87 +120,11 @@ attnc_status split_inputs(DeviceWave& w) {
     auto* k = w.at<float>(w.plan.k);
     auto* v = w.at<float>(w.plan.v);
     w.q = q, w.k = k, w.v = v;
-    ATTNC_TRY(split(w, w.queries, r.query, {c.num_heads, c.head_dim, w.layer.qk_width}, q));
-    if (r.seq_kv == 0) return ATTNC_OK;
-    ATTNC_TRY(split(w, w.keys, r.key, {c.num_kv_heads, c.head_dim, w.layer.qk_width}, k));
-    return split(w, w.keys, r.value, {c.num_kv_heads, c.v_head_dim, w.layer.v_width}, v);
-}
-
-// Heads of one side, changed where they lie.
-struct HeadPlanes {
-    const float* data;
-    int64_t rows, heads, width;
-    Buffer<3> buffer() const {
-        return Buffer<3>(on_device(data), kFloat32, {{width, 1}, {rows, width}, {heads, rows * width}});
-    }
-};
-
-attnc_status normalise(const DeviceWave& w, const HeadPlanes& planes, const float* norm) {
-    Buffer<3> x = planes.buffer(), y = planes.buffer();
-    Buffer<1> weight(on_device(norm), kFloat32, {{planes.width, 1}});
-    DeviceCall call;
-    call.set(ATTNC_DEVICE_ARGUMENT_INPUT, x);
-    call.set(ATTNC_DEVICE_ARGUMENT_NORM_WEIGHT, weight);
-    call.set(ATTNC_DEVICE_ARGUMENT_EPSILON, w.layer.norm_epsilon);
-    call.set(ATTNC_DEVICE_ARGUMENT_Y, y);
-    return w.run(ATTNC_DEVICE_KERNEL_NORM_HEADS, call);
-}
-
-// Cosines, then sines, of all rows of a side.
-struct Angles {
-    float* data;
-    int64_t pairs, rows;
-    Buffer<2> cosines() const { return Buffer<2>(on_device(data), kFloat32, {{pairs, 1}, {rows, pairs}}); }
-    Buffer<2> sines() const {
-        return Buffer<2>(on_device(data + pairs * rows), kFloat32, {{pairs, 1}, {rows, pairs}});
-    }
-};
-
-attnc_status make_angles(const DeviceWave& w, const TokenRows& t, const RowNumbers& positions,
-                         const Angles& angles) {
-    const LayerRotary& rotary = w.layer.rotary;
-    const ItemNumbers& offsets = w.request.position_offsets;
-    const int64_t width = positions.wide ? 8 : 4, step = width / 4;
-    const void* first = positions.present ? static_cast<const unsigned char*>(positions.data) +
-                                                w.first * positions.batch_stride * width
-                                          : w.layer.anything();
-    Buffer<2> rows(on_device(first), kInt32,
-                   {{t.seq, positions.present ? step : 0},
-                    {t.items, positions.present ? positions.batch_stride * step : 0}});
-    const DeviceWave::Numbers from = w.numbers(offsets);
-    Buffer<1> item_offsets(on_device(from.data), kInt32, {{t.items, from.stride}});
-    const int32_t given = (positions.present ? ATTNC_GIVEN_POSITIONS : 0) |
-                          (offsets.present && !positions.present ? ATTNC_GIVEN_POSITION_OFFSETS : 0);
-    Buffer<2> cosines = angles.cosines(), sines = angles.sines();
-    DeviceCall call;
-    call.set(ATTNC_DEVICE_ARGUMENT_POSITIONS, rows);
-    call.set(ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS, item_offsets);
-    call.set(ATTNC_DEVICE_ARGUMENT_GIVEN, given);
-    call.set(ATTNC_DEVICE_ARGUMENT_COS_TABLE, cosines);
-    call.set(ATTNC_DEVICE_ARGUMENT_SIN_TABLE, sines);
-    if (rotary.table != nullptr) {
-        const Dimension entries[] = {{rotary.pairs, 1}, {rotary.table_rows, 2 * rotary.stride}};
-        Buffer<2> table_cos(on_device(rotary.table), kFloat32, {entries[0], entries[1]});
-        Buffer<2> table_sin(on_device(rotary.table + rotary.stride), kFloat32, {entries[0], entries[1]});
-        call.set(ATTNC_DEVICE_ARGUMENT_TABLE_COS, table_cos);
-        call.set(ATTNC_DEVICE_ARGUMENT_TABLE_SIN, table_sin);
-        return w.run(ATTNC_DEVICE_KERNEL_ROTARY_ROWS, call);
-    }
-    Buffer<1> frequencies(on_device(rotary.turns), kUint64, {{rotary.pairs, 1}});
-    call.set(ATTNC_DEVICE_ARGUMENT_FREQUENCIES, frequencies);
-    call.set(ATTNC_DEVICE_ARGUMENT_MAGNITUDE, rotary.magnitude);
-    return w.run(ATTNC_DEVICE_KERNEL_ROTARY_ANGLES, call);
-}
-
-attnc_status rotate(const DeviceWave& w, const HeadPlanes& planes, const Angles& angles) {
-    Buffer<2> cosines = angles.cosines(), sines = angles.sines();
-    Buffer<3> x = planes.buffer(), y = planes.buffer();
-    DeviceCall call;
-    call.set(ATTNC_DEVICE_ARGUMENT_COS_TABLE, cosines);
-    call.set(ATTNC_DEVICE_ARGUMENT_SIN_TABLE, sines);
-    call.set(ATTNC_DEVICE_ARGUMENT_INPUT, x);
-    call.set(ATTNC_DEVICE_ARGUMENT_Y, y);
-    return w.run(ATTNC_DEVICE_KERNEL_ROTATE_HEADS, call);
+    if (w.plan.attends)
+        ATTNC_TRY(split_heads(w, w.queries, r.query, {c.num_heads, c.head_dim, w.layer.qk_width}, q));
+    if (w.keys.seq == 0) return ATTNC_OK;
+    ATTNC_TRY(split_heads(w, w.keys, r.key, {c.num_kv_heads, c.head_dim, w.layer.qk_width}, k));
+    return split_heads(w, w.keys, r.value, {c.num_kv_heads, c.v_head_dim, w.layer.v_width}, v);
 }
 
 bool same_rows(const DeviceWave& w) {
@@ -241,64 +133,98 @@ bool same_rows(const DeviceWave& w) {
            r.query_starts.data == r.key_starts.data;
 }
 
+// Rows of a packed side count their positions from each item's first row on.
+struct PackedSide {
+    const ItemNumbers& starts;
+    int64_t seq;  // most rows of an item
+    int32_t* positions;
+};
+attnc_status fill_positions(const DeviceWave& w, const TokenRows& t, const PackedSide& side) {
+    const DeviceWave::Numbers first = w.numbers(side.starts), offset = w.numbers(w.request.position_offsets);
+    Buffer<1> starts(on_device(first.data), kInt32, {{w.items + 1, first.stride}});
+    Buffer<1> offsets(on_device(offset.data), kInt32, {{w.items, offset.stride}});
+    Buffer<1> positions(on_device(side.positions), kInt32, {{t.rows(), 1}});
+    const int32_t given = w.request.position_offsets.present ? ATTNC_GIVEN_POSITION_OFFSETS : 0;
+    const auto seq = static_cast<int32_t>(side.seq);
+    DeviceCall call;
+    call.set(ATTNC_DEVICE_ARGUMENT_STARTS, starts);
+    call.set(ATTNC_DEVICE_ARGUMENT_POSITION_OFFSETS, offsets);
+    call.set(ATTNC_DEVICE_ARGUMENT_GIVEN, given);
+    call.set(ATTNC_DEVICE_ARGUMENT_SEQ, seq);
+    call.set(ATTNC_DEVICE_ARGUMENT_ROW_POSITIONS, positions);
+    return w.run(ATTNC_DEVICE_KERNEL_FILL_POSITIONS, call);
+}
+
+attnc_status make_side_angles(const DeviceWave& w, const TokenRows& t, const RowNumbers& positions,
+                              const PackedSide& side, const Angles& angles) {
+    if (!w.plan.packed || positions.present) return make_angles(w, t, positions, 0, angles);
+    ATTNC_TRY(fill_positions(w, t, side));
+    return make_angles(w, t, {side.positions, 1, true, false}, 0, angles);
+}
+
 attnc_status change_heads(const DeviceWave& w) {
     const DeviceLayer& layer = w.layer;
+    const Request& r = w.request;
     const HeadPlanes q = {w.q, w.queries.rows(), layer.config.num_heads, layer.qk_width};
     const HeadPlanes k = {w.k, w.keys.rows(), layer.config.num_kv_heads, layer.qk_width};
-    const bool has_keys = w.request.seq_kv > 0;
+    const bool has_queries = w.plan.attends, has_keys = w.keys.seq > 0;
     if (layer.q_norm != nullptr) {
-        ATTNC_TRY(normalise(w, q, layer.q_norm));
-        if (has_keys) ATTNC_TRY(normalise(w, k, layer.k_norm));
+        if (has_queries) ATTNC_TRY(norm_planes(w, q, layer.q_norm));
+        if (has_keys) ATTNC_TRY(norm_planes(w, k, layer.k_norm));
     }
     if (!layer.rotates()) return ATTNC_OK;
     const Angles q_angles = {w.at<float>(w.plan.q_angles), layer.rotary.pairs, q.rows};
-    ATTNC_TRY(make_angles(w, w.queries, w.request.query_positions, q_angles));
-    ATTNC_TRY(rotate(w, q, q_angles));
+    if (has_queries) {
+        const PackedSide side = {r.query_starts, r.seq_q, w.at<int32_t>(w.plan.q_positions)};
+        ATTNC_TRY(make_side_angles(w, w.queries, r.query_positions, side, q_angles));
+        ATTNC_TRY(rotate_planes(w, q, q_angles));
+    }
     if (!has_keys) return ATTNC_OK;
-    if (same_rows(w)) return rotate(w, k, q_angles);
+    if (same_rows(w)) return rotate_planes(w, k, q_angles);
     const Angles k_angles = {w.at<float>(w.plan.k_angles), layer.rotary.pairs, k.rows};
-    ATTNC_TRY(make_angles(w, w.keys, w.request.key_positions, k_angles));
-    return rotate(w, k, k_angles);
+    const PackedSide side = {r.key_starts, r.seq_kv, w.at<int32_t>(w.plan.k_positions)};
+    ATTNC_TRY(make_side_angles(w, w.keys, r.key_positions, side, k_angles));
+    return rotate_planes(w, k, k_angles);
 }
 
-attnc_status merge_output(const DeviceWave& w) {
-    const attnc_config& c = w.layer.config;
-    const TokenRows& t = w.queries;
+// Rows of packed items that are past their lengths, which are rows like all others to a projection.
+attnc_status clear_rows(const DeviceWave& w) {
     const OutView& out = w.request.out;
-    const int64_t row = c.num_heads * w.layer.v_width;
-    return for_items(t, out.batch_stride, [&](int64_t item, int64_t items) {
-        Buffer<3> context(on_device(w.at<float>(w.plan.context) + item * t.seq * row), kFloat32,
-                          {{w.layer.v_width, 1}, {c.num_heads, w.layer.v_width}, {items * t.seq, row}});
-        Buffer<1> lengths(on_device(t.counts + item), kInt32, {{items, 1}});
-        Buffer<4> to(on_device(out.data + (w.first + item) * out.batch_stride), kFloat32,
-                     {{c.v_head_dim, 1},
-                      {t.seq, out.row_stride},
-                      {c.num_heads, out.head_stride},
-                      {items, out.batch_stride}});
-        DeviceCall call;
-        call.set(ATTNC_DEVICE_ARGUMENT_CONTEXT, context);
-        call.set(ATTNC_DEVICE_ARGUMENT_LENGTHS, lengths);
-        call.set(ATTNC_DEVICE_ARGUMENT_OUT, to);
-        return w.run(ATTNC_DEVICE_KERNEL_MERGE_HEADS, call);
-    });
+    Buffer<2> items(on_device(w.at<int32_t>(w.plan.call.items)), kInt32,
+                    {{ATTNC_ITEM_COLUMNS, 1}, {w.items, ATTNC_ITEM_COLUMNS}});
+    Buffer<2> rows(on_device(out.data), kFloat32,
+                   {{w.layer.config.d_model, 1}, {w.queries.rows(), out.row_stride}});
+    const auto seq_q = static_cast<int32_t>(w.request.seq_q);
+    DeviceCall call;
+    call.set(ATTNC_DEVICE_ARGUMENT_ITEMS, items);
+    call.set(ATTNC_DEVICE_ARGUMENT_SEQ_Q, seq_q);
+    call.set(ATTNC_DEVICE_ARGUMENT_OUT, rows);
+    return w.run(ATTNC_DEVICE_KERNEL_CLEAR_ROWS, call);
 }
 
 }  // namespace
 
 attnc_status project_tokens(DeviceWave& w) {
     ATTNC_TRY(w.layer.has(ATTNC_CONFIG_IN_PROJ) ? project_inputs(w) : split_inputs(w));
-    return change_heads(w);
+    ATTNC_TRY(change_heads(w));
+    return append_keys(w);
 }
 
 attnc_status write_output(const DeviceWave& w) {
-    if (!w.layer.has(ATTNC_CONFIG_OUT_PROJ)) return merge_output(w);
+    if (!w.layer.has(ATTNC_CONFIG_OUT_PROJ)) {
+        const attnc_config& c = w.layer.config;
+        const int64_t width = w.layer.v_width, row = c.num_heads * width;
+        const MergedHeads contexts = {
+            w.at<float>(w.plan.context), {c.num_heads, c.v_head_dim, width}, width, row};
+        return merge_heads(w, w.queries, contexts, w.request.out);
+    }
     const DeviceProjection& p = w.layer.project_out;
     const TokenRows& t = w.queries;
     const auto seq = static_cast<int32_t>(t.seq);
     const int64_t d_model = w.layer.config.d_model;
     const OutView& out = w.request.out;
     const Rows rows = {out.data + w.first * out.batch_stride, out.batch_stride, out.row_stride, d_model};
-    return for_lists(t, rows, [&](int64_t item, int64_t items, int64_t row_stride) {
+    ATTNC_TRY(for_lists(t, rows, [&](int64_t item, int64_t items, int64_t row_stride) {
         const int64_t count = items * t.seq;
         Buffer<2> x(on_device(w.at<float>(w.plan.context) + item * t.seq * p.features), kFloat32,
                     {{p.features, 1}, {count, p.features}});
@@ -312,7 +238,8 @@ attnc_status write_output(const DeviceWave& w) {
         set_projection(call, x, weights, bias, lengths, seq);
         call.set(ATTNC_DEVICE_ARGUMENT_OUT, to);
         return w.run(ATTNC_DEVICE_KERNEL_PROJECT_OUT, call);
-    });
+    }));
+    return w.plan.packed && w.request.query_lengths.present ? clear_rows(w) : ATTNC_OK;
 }
 
 }  // namespace attnc::cuda

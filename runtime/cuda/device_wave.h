@@ -21,9 +21,9 @@ struct DeviceWave {
     Stream stream;
     unsigned char* workspace;
     attnc_error* error;
-    int64_t first, items;  // of the batch
-    TokenRows queries, keys;
-    const float *q, *k, *v;  // planes of rows; set by project_tokens
+    int64_t first, items;     // of the batch
+    TokenRows queries, keys;  // keys: those that the call brings
+    const float *q, *k, *v;   // planes of rows; set by project_tokens
 
     template <typename T>
     T* at(int64_t offset) const {
@@ -56,11 +56,31 @@ DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Reques
 
 attnc_status fill_tables(const DeviceWave& wave);
 
+// The call's table for items of `rows` queries, all of which count, and no keys.
+attnc_status fill_whole_items(const DeviceWave& wave, int64_t rows);
+
+// What kernels know of the cache's items: keys before and after the call, and slots.
+attnc_status fill_cache(const DeviceWave& wave);
+
+// Where the items' keys lie, and appended ones, of a library with cache; behind all other tables.
+attnc_status fill_key_runs(const DeviceWave& wave);
+
 // Masks in the forms that attention takes, where the call's are of others.
 attnc_status make_masks(const DeviceWave& wave);
 
 // Q, K and V as attention reads them: projected or split into heads, normalised, rotated.
 attnc_status project_tokens(DeviceWave& wave);
+
+// New keys and values into the cache. After everything else: the slots' lengths.
+attnc_status append_keys(const DeviceWave& wave);
+attnc_status keep_lengths(const DeviceWave& wave);
+
+// K and V of the cache, from the wave's first slot on: planes of so many rows that lie `plane_rows` apart.
+struct CacheRows {
+    const float *k, *v;
+    int64_t rows, plane_rows;
+};
+CacheRows cache_rows(const DeviceWave& wave);
 
 // Contexts and row statistics of all heads.
 attnc_status attend_items(const DeviceWave& wave);

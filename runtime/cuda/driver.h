@@ -26,6 +26,24 @@ inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr int kSharedBytesOptIn = 97;      // the most of a block of threads that asks for it
 inline constexpr int kMaxDynamicSharedBytes = 8;  // of cuFuncSetAttribute
 
+// CUDA_MEMCPY2D: rows of so many bytes, a pitch from each other.
+struct Copy2D {
+    size_t from_x, from_y;
+    int from_type;  // kHostMemory, kDeviceMemory
+    const void* from_host;
+    Address from_device;
+    void* from_array;
+    size_t from_pitch;
+    size_t to_x, to_y;
+    int to_type;
+    void* to_host;
+    Address to_device;
+    void* to_array;
+    size_t to_pitch;
+    size_t width, height;
+};
+inline constexpr int kHostMemory = 1, kDeviceMemory = 2;
+
 // X(name, parameters): the function cu<name>.
 #define ATTNC_CUDA_FUNCTIONS(X)                                                                              \
     X(Init, (unsigned flags))                                                                                \
@@ -43,6 +61,8 @@ inline constexpr int kMaxDynamicSharedBytes = 8;  // of cuFuncSetAttribute
     X(MemFree_v2, (Address address))                                                                         \
     X(MemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                       \
     X(MemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                             \
+    X(Memcpy2DAsync_v2, (const Copy2D* copy, Stream stream))                                                 \
+    X(MemsetD8Async, (Address to, unsigned char value, size_t bytes, Stream stream))                         \
     X(StreamSynchronize, (Stream stream))                                                                    \
     X(ModuleLoadDataEx,                                                                                      \
       (Module * module, const void* image, unsigned option_count, int* options, void** option_values))       \

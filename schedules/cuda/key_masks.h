@@ -1,16 +1,17 @@
-// CUDA schedules of fill_key_bias and fill_key_blocks: a thread for each element, neighbours along the keys.
+// CUDA schedules of tables by keys, fill_key_bias's, fill_runs's and fill_key_blocks's: a thread for each element, neighbours
+// along the keys.
 #pragma once
 
 #include <Halide.h>
 
 namespace attnc {
 
-// key_bias (j, b).
-inline void schedule_fill_key_bias_gpu(Halide::Func key_bias) {
+// table (j, b).
+inline void schedule_key_table_gpu(Halide::Func table) {
     using Halide::Var;
     constexpr int kKeys = 128;
-    const Var j = key_bias.args()[0], b = key_bias.args()[1], key("key"), blocks("blocks");
-    key_bias.split(j, j, key, kKeys, Halide::TailStrategy::GuardWithIf)
+    const Var j = table.args()[0], b = table.args()[1], key("key"), blocks("blocks");
+    table.split(j, j, key, kKeys, Halide::TailStrategy::GuardWithIf)
         .fuse(j, b, blocks)
         .gpu_threads(key)
         .gpu_blocks(blocks);

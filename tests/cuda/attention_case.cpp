@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "runtime/kernel_abi.h"
+#include "schedules/cuda_params.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 #include "tests/cuda/opencl.h"
@@ -110,10 +111,7 @@ AttentionOperands::AttentionOperands(const AttentionSpec& of)
     }
 }
 
-AttentionResults call_attend(int (*kernel)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t,
-                                           int32_t, float, halide_buffer_t*, halide_buffer_t*,
-                                           halide_buffer_t*),
-                             AttentionOperands& in) {
+AttentionResults call_attend(const AttendKernel& kernel, AttentionOperands& in) {
     const AttentionSpec& spec = in.spec;
     AttentionResults out = {
         .context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, kNan),
@@ -125,7 +123,7 @@ AttentionResults call_attend(int (*kernel)(halide_buffer_t*, halide_buffer_t*, h
     return out;
 }
 
-AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in) {
+AttentionResults call_masked(const MaskedKernel& kernel, AttentionOperands& in) {
     const AttentionSpec& spec = in.spec;
     AttentionResults out = {
         .context = filled<float, Halide::Runtime::AnyDims>({spec.v_head_dim, spec.heads, in.rows}, kNan),
@@ -139,7 +137,7 @@ AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in) {
     return out;
 }
 
-AttentionResults call_decode(DecodeKernel kernel, AttentionOperands& in, int split_kv) {
+AttentionResults call_decode(const DecodeKernel& kernel, AttentionOperands& in, int split_kv) {
     const AttentionSpec& spec = in.spec;
     const int splits = std::max(1, (in.seq_kv + split_kv - 1) / split_kv);
     AttentionResults out = {
@@ -212,6 +210,15 @@ ExactRow exact_row(const AttentionOperands& in, int item, int head, int query) {
     }
     for (double& value : row.context) value = row.sum > 0 ? value / row.sum : 0;
     return row;
+}
+
+JoinedBlocks blocks_of(const AttentionSpec& spec, int seq_kv) {
+    Config config;
+    config.d_model = spec.head_dim;
+    config.num_heads = 1;
+    config.v_head_dim = spec.v_head_dim;
+    const int keys = static_cast<int>(default_cuda_schedule(complete(config)).layout.tile_kv);
+    return {.keys = keys, .blocks = (seq_kv + keys - 1) / keys};
 }
 
 std::string context_fault(const AttentionOperands& in, const AttentionResults& got,

@@ -60,20 +60,20 @@ struct AttentionResults {
 };
 
 // A kernel as a function of operands; the status of the call must be 0.
-AttentionResults call_attend(int (*kernel)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t,
-                                           int32_t, float, halide_buffer_t*, halide_buffer_t*,
-                                           halide_buffer_t*),
-                             AttentionOperands& in);
-using MaskedKernel = int (*)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t, float,
-                             halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*,
-                             halide_buffer_t*, int32_t, halide_buffer_t*, float, halide_buffer_t*,
-                             halide_buffer_t*, halide_buffer_t*);
-AttentionResults call_masked(MaskedKernel kernel, AttentionOperands& in);
+using AttendKernel = std::function<int(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t,
+                                       float, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*)>;
+AttentionResults call_attend(const AttendKernel& kernel, AttentionOperands& in);
+using MaskedKernel = std::function<int(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t,
+                                       float, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*,
+                                       halide_buffer_t*, halide_buffer_t*, int32_t, halide_buffer_t*, float,
+                                       halide_buffer_t*, halide_buffer_t*, halide_buffer_t*)>;
+AttentionResults call_masked(const MaskedKernel& kernel, AttentionOperands& in);
 // The same without masks of blocks, in splits of keys: contexts (d, h, m, split), row_stats (m, h, c, split).
-using DecodeKernel = int (*)(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t, float,
-                             halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t,
-                             halide_buffer_t*, float, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*);
-AttentionResults call_decode(DecodeKernel kernel, AttentionOperands& in, int split_kv);
+using DecodeKernel =
+    std::function<int(halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t, int32_t, float,
+                      halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*, int32_t,
+                      halide_buffer_t*, float, halide_buffer_t*, halide_buffer_t*, halide_buffer_t*)>;
+AttentionResults call_decode(const DecodeKernel& kernel, AttentionOperands& in, int split_kv);
 
 // One query of one head in float64: scores as softmax takes them (-infinity: dropped), and what follows.
 struct ExactRow {
@@ -88,6 +88,8 @@ ExactRow exact_row(const AttentionOperands& in, int item, int head, int query);
 struct JoinedBlocks {
     int keys, blocks;
 };
+// Of the default schedule, for so many keys.
+JoinedBlocks blocks_of(const AttentionSpec& spec, int seq_kv);
 // Empty, or the first element that is outside of its bound.
 std::string context_fault(const AttentionOperands& in, const AttentionResults& got,
                           const JoinedBlocks& joined);

@@ -23,7 +23,6 @@
 #include "attend_merge_64.h"
 #include "attend_merge_64_sink.h"
 #include "runtime/kernel_abi.h"
-#include "schedules/cuda_params.h"
 #include "support/tolerance.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/opencl.h"
@@ -33,19 +32,7 @@ namespace {
 
 constexpr int kSplit = 128;  // of the decode twins
 
-// Keys of a block of the default schedule, and how many there are.
-JoinedBlocks blocks_of(const AttentionSpec& spec, int seq_kv) {
-    Config config;
-    config.d_model = spec.head_dim;
-    config.num_heads = 1;
-    config.v_head_dim = spec.v_head_dim;
-    const int keys = static_cast<int>(default_cuda_schedule(complete(config)).layout.tile_kv);
-    return {.keys = keys, .blocks = (seq_kv + keys - 1) / keys};
-}
-
-using AttendKernel = decltype(&attend_64);
-
-void expect_exact(AttendKernel kernel, int head_dim, int v_head_dim) {
+void expect_exact(const AttendKernel& kernel, int head_dim, int v_head_dim) {
     for (const AttentionSpec& spec : plain_specs(head_dim, v_head_dim)) {
         AttentionOperands in(spec);
         EXPECT_EQ(context_fault(in, call_attend(kernel, in), blocks_of(spec, in.seq_kv)), "");
@@ -103,7 +90,7 @@ TEST(GpuAttend, OfHeadsWithoutACommonDivisorHasTheSameBitsWithoutARace) {
     }
 }
 
-void expect_exact_masked(MaskedKernel kernel, int head_dim, int v_head_dim) {
+void expect_exact_masked(const MaskedKernel& kernel, int head_dim, int v_head_dim) {
     for (const AttentionSpec& spec : masked_specs(head_dim, v_head_dim)) {
         AttentionOperands in(spec);
         EXPECT_EQ(context_fault(in, call_masked(kernel, in), blocks_of(spec, in.seq_kv)), "");

@@ -53,6 +53,24 @@ std::vector<Kernel> kernels() {
             {ATTNC_KERNEL_ATTEND, "d512_h1_hd512_vhd496_f32", "hd512_vhd496", ""}};
 }
 
+// As a library with cache has them: a key's row is found by a table, with no more registers and shared memory.
+std::vector<Kernel> cache_kernels() {
+    const std::string steps = kConfig + "_softcap_alibi_cache";
+    return {{ATTNC_KERNEL_ATTEND, kProblem, kConfig + "_cache", ""},
+            {ATTNC_KERNEL_ATTEND, "d256_h8_f32", "hd32_vhd32_cache", ""},
+            {ATTNC_KERNEL_ATTEND, "d512_h4_f32", "hd128_vhd128_cache", ""},
+            {ATTNC_KERNEL_ATTEND_MASKED, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_DECODE, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_PROBS, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_SCORES, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND_GUARDED, kProblem, steps, ""},
+            {ATTNC_KERNEL_ATTEND, "d512_h1_hd512_vhd496_f32", "hd512_vhd496_cache", ""},
+            {ATTNC_KERNEL_ATTEND, kProblem, kConfig + "_cache", "attend.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_GUARDED, kProblem, steps, "attend_masked.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_PROBS, kProblem, steps, "attend_probs.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_SCORES, kProblem, steps, "attend_probs.register_state:0"}};
+}
+
 std::vector<Kernel> race_free_kernels() {
     return {{ATTNC_KERNEL_PROJECT_HEADS, kProblem, kConfig, "project_heads.register_state:0"},
             {ATTNC_KERNEL_ATTEND, kProblem, kConfig, "attend.register_state:0"},
@@ -94,6 +112,7 @@ class CudaCode : public testing::TestWithParam<Kernel> {};
 TEST_P(CudaCode, StaysWithinTheFormulasOnEveryArchitecture) { expect_within_formulas(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaCode, testing::ValuesIn(kernels()));
+INSTANTIATE_TEST_SUITE_P(KernelsWithCache, CudaCode, testing::ValuesIn(cache_kernels()));
 
 class RaceFreeCudaCode : public testing::TestWithParam<Kernel> {};
 
@@ -123,10 +142,17 @@ std::vector<PlainKernel> plain_kernels() {
             {"attend_merge", kConfig},
             {"attend_merge", "hd512_vhd512_sink"},
             {"fill_empty", "hd512_vhd512"},
+            {"fill_empty", "hd512_vhd512_cache"},
             {"attend_lse", any},
             {"average_probs", any},
             {"fill_key_bias", any},
-            {"fill_key_blocks", any}};
+            {"fill_key_blocks", any},
+            {"fill_positions", any},
+            {"clear_rows", any},
+            {"fill_cache", any},
+            {"fill_runs", any},
+            {"append_rows", any},
+            {"keep_lengths", any}};
 }
 
 class PlainCudaCode : public testing::TestWithParam<PlainKernel> {};
@@ -204,10 +230,12 @@ TEST(CudaLoops, OfTheProjectionAreMultiplyAdds) {
 
 // A block of keys, with all that masks may add to it: the loops over features and keys run inside it as often as the
 // schedule says.
-TEST(CudaLoops, OfABlockOfKeysAreMultiplyAdds) {
+class CudaKeyLoops : public testing::TestWithParam<Kernel> {};
+
+TEST_P(CudaKeyLoops, OfABlockOfKeysAreMultiplyAdds) {
     ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
     ATTNC_SKIP_WITHOUT_CUDA_TOOL(nvdisasm);
-    const Kernel kernel = kernels()[2];
+    const Kernel& kernel = GetParam();
     const CudaSchedule schedule = kernel.chosen();
     const CudaAttendParams& params = schedule.params.attend;
     ASSERT_EQ(params.depth, params.value_keys) << "both nests are taken to run equally often";
@@ -224,6 +252,8 @@ TEST(CudaLoops, OfABlockOfKeysAreMultiplyAdds) {
     EXPECT_GE(multiply_adds / instructions, 0.68);
     RecordProperty("fma_percent", static_cast<int>(100 * multiply_adds / instructions));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaKeyLoops, testing::Values(kernels()[2], cache_kernels()[0]));
 
 // ---- PTX
 

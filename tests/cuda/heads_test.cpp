@@ -212,6 +212,7 @@ struct Positions {
     int seq;
     std::vector<int> each, offsets;
     int items;
+    int first_row = 0;
 
     int given() const {
         return (each.empty() ? 0 : ATTNC_GIVEN_POSITIONS) |
@@ -220,14 +221,17 @@ struct Positions {
     int64_t of(int row) const {
         const int item = row / seq;
         if (!each.empty()) return each[static_cast<size_t>(row)];
-        return int64_t{offsets.empty() ? 0 : offsets[static_cast<size_t>(item)]} + row % seq;
+        return int64_t{offsets.empty() ? 0 : offsets[static_cast<size_t>(item)]} + first_row + row % seq;
     }
 };
 
 const Positions kPositions[] = {
     {.seq = 19, .each = {}, .offsets = {}, .items = 2},
     {.seq = 3, .each = {0, -1, INT_MAX, INT_MIN, 7, 100000}, .offsets = {5, 6}, .items = 2},
-    {.seq = 5, .each = {}, .offsets = {-2, INT_MAX - 1, 1000}, .items = 3}};
+    {.seq = 5, .each = {}, .offsets = {-2, INT_MAX - 1, 1000}, .items = 3},
+    {.seq = 9, .each = {}, .offsets = {}, .items = 2, .first_row = 16384},
+    {.seq = 4, .each = {}, .offsets = {-7, INT_MAX - 3}, .items = 2, .first_row = 6},
+    {.seq = 2, .each = {3, 1, 0, 9}, .offsets = {5, 6}, .items = 2, .first_row = 8}};
 
 // Tables of a call's positions as a device has them: low halves of int64, or any number where they aren't given.
 class DevicePositions {
@@ -263,8 +267,8 @@ TEST(GpuRotaryAngles, AreExactForEveryPosition) {
         DevicePositions on_device(given);
         const std::vector<int> extents = {kPairs, given.seq * given.items};
         Floats c(extents), s(extents);
-        ASSERT_EQ(rotary_angles(on_device.positions, on_device.position_offsets, given.given(), turns,
-                                kMagnitude, c, s),
+        ASSERT_EQ(rotary_angles(on_device.positions, on_device.position_offsets, given.given(),
+                                given.first_row, turns, kMagnitude, c, s),
                   0);
         ASSERT_EQ(c.copy_to_host(), 0);
         ASSERT_EQ(s.copy_to_host(), 0);
@@ -292,8 +296,8 @@ TEST(GpuRotaryRows, AreThoseOfTheNearestPositionInTheTable) {
         DevicePositions on_device(given);
         const std::vector<int> extents = {kPairs, given.seq * given.items};
         Floats c(extents), s(extents);
-        ASSERT_EQ(rotary_rows(on_device.positions, on_device.position_offsets, given.given(), table_cos,
-                              table_sin, c, s),
+        ASSERT_EQ(rotary_rows(on_device.positions, on_device.position_offsets, given.given(), given.first_row,
+                              table_cos, table_sin, c, s),
                   0);
         ASSERT_EQ(c.copy_to_host(), 0);
         ASSERT_EQ(s.copy_to_host(), 0);

@@ -12,14 +12,13 @@
 
 #include "fill_items.h"
 #include "runtime/device_abi.h"
-#include "support/random.h"
+#include "tests/cuda/device_table.h"
 #include "tests/cuda/opencl.h"
 
 namespace attnc::test {
 namespace {
 
 using Ints = Halide::Runtime::Buffer<int32_t>;
-using Table = std::vector<int32_t>;
 
 struct Call {
     std::string name;
@@ -31,15 +30,6 @@ struct Call {
 };
 
 void PrintTo(const Call& call, std::ostream* to) { *to << call.name; }
-
-Table random_table(size_t count, uint64_t seed, int32_t low, int32_t high) {
-    Table made;
-    const auto span = static_cast<uint64_t>(int64_t{high} - low + 1);
-    for (size_t n = 0; n < count; ++n) {
-        made.push_back(static_cast<int32_t>(low + static_cast<int64_t>(mixed_bits(seed, n) % span)));
-    }
-    return made;
-}
 
 Table sorted(Table table) {
     std::sort(table.begin(), table.end());
@@ -99,10 +89,6 @@ std::vector<Call> calls() {
     return all;
 }
 
-int32_t nearest(int64_t value, int64_t low, int64_t high) {
-    return static_cast<int32_t>(std::clamp(value, low, high));
-}
-
 // first row, rows and length of an item's queries or keys.
 std::array<int32_t, 3> side(const Call& call, int item, int seq, const Table& starts, const Table& lengths) {
     const auto b = static_cast<size_t>(item);
@@ -136,24 +122,6 @@ std::vector<int32_t> wanted(const Call& call, int item) {
             nearest(last, -kNoLimit, kNoLimit),
             nearest(own, -kNoLimit, kNoLimit)};
 }
-
-// A table as a device has it: of int32, or the low halves of int64. One that isn't given is any number, everywhere.
-class DeviceTable {
-public:
-    DeviceTable(const Table& table, int extent, bool wide) {
-        const int stride = table.empty() ? 0 : wide ? 2 : 1;
-        numbers_.assign(static_cast<size_t>(std::max(1, stride * extent)), -0x55);
-        for (size_t n = 0; n < table.size(); ++n) numbers_[n * static_cast<size_t>(stride)] = table[n];
-        const halide_dimension_t shape[] = {{0, extent, stride}};
-        buffer_ = Ints(numbers_.data(), 1, shape);
-        buffer_.set_host_dirty();
-    }
-    halide_buffer_t* get() { return buffer_.raw_buffer(); }
-
-private:
-    std::vector<int32_t> numbers_;
-    Ints buffer_;
-};
 
 class GpuItems : public testing::TestWithParam<Call> {};
 

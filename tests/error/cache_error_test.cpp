@@ -129,6 +129,26 @@ TEST(CacheErrors, WhatTheLibraryOrLayerLacks) {
                        "a ring does not keep all keys, which empty_rows mean_of_values averages over"}));
 }
 
+TEST(CacheErrors, DeviceMemoryOnACpu) {
+    Making m(ATTNC_CACHE_SLOTS);
+    std::array<unsigned char, 64> memory{};
+    m.options.device_memory = memory.data();
+    const Failure refused = {ATTNC_BAD_VALUE,
+                             "device_memory is given, but the layer is on target x86-64-linux"};
+    EXPECT_EQ(m.bytes(), refused);
+    m.options.device_memory = nullptr, m.options.device_bytes = 64;
+    EXPECT_EQ(m.bytes(), refused);
+    attnc_error error = {};
+    size_t bytes = 1;
+    m.options.device_bytes = 0;
+    EXPECT_EQ(attnc_cache_device_bytes(m.layer.get(), &m.options, &bytes, &error), ATTNC_OK);
+    EXPECT_EQ(bytes, 0U);
+    EXPECT_EQ(attnc_cache_device_bytes(nullptr, &m.options, &bytes, &error), ATTNC_NULL_ARGUMENT);
+    EXPECT_STREQ(error.text, "layer is null");
+    EXPECT_EQ(attnc_cache_device_bytes(m.layer.get(), &m.options, nullptr, &error), ATTNC_NULL_ARGUMENT);
+    EXPECT_STREQ(error.text, "bytes is null");
+}
+
 TEST(CacheErrors, Memory) {
     Making m(ATTNC_CACHE_SLOTS);
     size_t bytes = 0;
@@ -216,6 +236,29 @@ TEST(CacheErrors, FieldsOfACacheWithoutOne) {
               (Failure{ATTNC_UNEXPECTED_TENSOR, "cache_lengths is given, but cache is missing"}));
     EXPECT_EQ(without([&](attnc_inputs& in) { in.cache_use = ATTNC_CACHE_READ; }),
               (Failure{ATTNC_BAD_VALUE, "cache_use is 2, but cache is missing"}));
+    EXPECT_EQ(without([&](attnc_inputs& in) { in.max_keys = 7; }),
+              (Failure{ATTNC_BAD_VALUE, "max_keys is 7, but cache is missing"}));
+}
+
+TEST(CacheErrors, MaxKeys) {
+    const auto most = [](int64_t keys) {
+        return spoilt(ATTNC_CACHE_SLOTS, [&](CachedForward& f) { f.in.max_keys = keys; });
+    };
+    EXPECT_EQ(most(-1), (Failure{ATTNC_BAD_VALUE, "max_keys is -1, wanted 0 or more"}));
+    EXPECT_EQ(most(int64_t{1} << 30),
+              (Failure{ATTNC_TOO_LARGE, "max_keys is 1073741824, at most 1073741823"}));
+    for (const attnc_cache_kind kind : {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING, ATTNC_CACHE_PAGED}) {
+        EXPECT_EQ(spoilt(kind, [](CachedForward& f) { f.in.max_keys = 14; }),
+                  (Failure{ATTNC_BAD_VALUE, "item 0 has 15 keys, but max_keys is 14"}));
+    }
+    // It is seq_kv of what counts keys.
+    std::vector<float> bias(15);
+    EXPECT_EQ(spoilt(ATTNC_CACHE_SLOTS,
+                     [&](CachedForward& f) {
+                         f.in.max_keys = 40;
+                         f.in.bias = attnc_tensor_4d(ATTNC_F32, bias.data(), 1, 1, 1, 15);
+                     }),
+              (Failure{ATTNC_BAD_EXTENT, "bias has extent 15 in dimension 3 (seq_kv), wanted 1 or 40"}));
 }
 
 TEST(CacheErrors, CachesOfOtherLayers) {

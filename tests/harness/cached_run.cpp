@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace attnc::test {
 namespace {
@@ -64,7 +65,10 @@ LayerCall part_of(const LayerCall& call, const Part& part) {
 
 CachedLayer::CachedLayer(const attnc_library* library, const LayerCall& model, const CacheShape& shape,
                          const char* target)
-    : config_(model.config), shape_(shape), lengths_(static_cast<size_t>(shape.slots)) {
+    : config_(model.config),
+      shape_(shape),
+      on_device_(target != nullptr && std::string_view(target) == "cuda"),
+      lengths_(static_cast<size_t>(shape.slots)) {
     attnc_error error = {};
     const attnc_weights weights = model.weights();
     attnc_layer_options options = model.options();
@@ -83,6 +87,12 @@ CachedLayer::CachedLayer(const attnc_library* library, const LayerCall& model, c
     size_t bytes = 0;
     EXPECT_EQ(attnc_cache_bytes(layer, &cache, &bytes, &error), ATTNC_OK) << error.text;
     memory_ = std::make_unique<GuardedMemory>(bytes, Placement::kAtEnd, 64);
+    size_t device_bytes = 0;
+    EXPECT_EQ(attnc_cache_device_bytes(layer, &cache, &device_bytes, &error), ATTNC_OK) << error.text;
+    if (on_device_) {
+        device_memory_ = std::make_unique<GuardedMemory>(device_bytes, Placement::kAtEnd, 256);
+        cache.device_memory = device_memory_->data(), cache.device_bytes = device_bytes;
+    }
     EXPECT_EQ(attnc_cache_create(layer, &cache, memory_->data(), bytes, &cache_, &error), ATTNC_OK)
         << error.text;
 }
@@ -121,6 +131,14 @@ void CachedLayer::grow(const LayerCall& call, const std::vector<int64_t>& slots)
     }
 }
 
+attnc_status CachedLayer::wait(attnc_status launched, attnc_error* error) const {
+    if (!on_device_) return launched;
+    // What a refused call has launched still has the workspace.
+    const attnc_status waited =
+        attnc_device_synchronize(layer_.get(), nullptr, launched == ATTNC_OK ? error : nullptr);
+    return launched == ATTNC_OK ? waited : launched;
+}
+
 RunResult CachedLayer::append(const LayerCall& call, const std::vector<int64_t>& slots,
                               const attnc_executor* executor) {
     attnc_inputs in = call.inputs();
@@ -152,12 +170,13 @@ RunResult CachedLayer::memory(const LayerCall& call, const std::vector<int64_t>&
     in.key_lengths = tensors.copy(call.key_lengths.view());
     Places places;
     place(in, places, slots, call.sizes.batch);
+    if (on_device_) in.max_keys = call.sizes.seq_kv;
     attnc_run run = ATTNC_RUN_INIT;
     result.status = attnc_memory_workspace(layer_.get(), &in, cache_, &run, &run.workspace_bytes, &error);
     if (result.status == ATTNC_OK) {
-        const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, 64);
+        const GuardedMemory workspace = workspace_of(run.workspace_bytes);
         run.workspace = workspace.data();
-        result.status = attnc_memory_project(layer_.get(), &in, cache_, &run, &error);
+        result.status = wait(attnc_memory_project(layer_.get(), &in, cache_, &run, &error), &error);
     }
     result.error = error.text;
     if (result.status == ATTNC_OK) grow(call, slots);
@@ -173,6 +192,7 @@ RunResult CachedLayer::run(const LayerCall& call, attnc_inputs in, const attnc_e
           &in.key_drop_mask, &in.key_bias, &in.key_lengths, &in.query_lengths, &in.causal_offsets,
           &in.cache_slots, &in.block_table, &in.cache_lengths})
         *t = tensors.copy(*t);
+    if (on_device_ && in.cache != nullptr) in.max_keys = call.sizes.seq_kv;
     const int64_t batch = call.sizes.batch, seq = call.sizes.seq_q, heads = config_.num_heads;
     const int64_t features = config_.out_proj ? config_.d_model : heads * config_.v_head_dim;
     Array<float> out = filled<float>({batch, seq, features}, 7), probs, averaged, lse;
@@ -203,9 +223,9 @@ RunResult CachedLayer::run(const LayerCall& call, attnc_inputs in, const attnc_e
         size_t bound = 0;
         EXPECT_EQ(attnc_layer_workspace_bound(layer_.get(), &limits, &bound, nullptr), ATTNC_OK);
         EXPECT_GE(bound, run.workspace_bytes);
-        const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, 64);
+        const GuardedMemory workspace = workspace_of(run.workspace_bytes);
         run.workspace = workspace.data();
-        result.status = attnc_layer_forward(layer_.get(), &in, &outputs, &run, &error);
+        result.status = wait(attnc_layer_forward(layer_.get(), &in, &outputs, &run, &error), &error);
     }
     result.error = error.text;
     if (result.status != ATTNC_OK) return result;

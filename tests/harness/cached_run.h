@@ -1,4 +1,5 @@
-// Runs calls of one layer that share a cache, and the same calls with all keys given.
+// Runs calls of one layer that share a cache, and the same calls with all keys given. On a device too, where its memory is any
+// memory: on a stand-in.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ public:
                 const char* target = nullptr);
 
     // Item b appends its key and value rows, or query rows where key isn't given, to sequence slots[b] (empty: b) and
-    // attends all. sizes.seq_kv of the call is what masks and probabilities count: the most keys of an item.
+    // attends all. sizes.seq_kv of the call is what masks and probabilities count: the most keys of an item. On a device it
+    // is max_keys, which the call can't know by itself.
     RunResult append(const LayerCall& call, const std::vector<int64_t>& slots = {},
                      const attnc_executor* executor = nullptr);
     // Attends what is there; key and value of the call are not looked at.
@@ -56,11 +58,16 @@ private:
         void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
     };
     void grow(const LayerCall& call, const std::vector<int64_t>& slots);
+    attnc_status wait(attnc_status launched, attnc_error* error) const;
+    GuardedMemory workspace_of(size_t bytes) const {
+        return {bytes, Placement::kAtEnd, static_cast<size_t>(on_device_ ? 256 : 64)};
+    }
 
     Config config_;
     CacheShape shape_;
+    bool on_device_;
     std::unique_ptr<attnc_layer, LayerDelete> layer_;
-    std::unique_ptr<GuardedMemory> memory_;
+    std::unique_ptr<GuardedMemory> memory_, device_memory_;
     attnc_cache* cache_ = nullptr;
     std::vector<int64_t> lengths_;  // of paged sequences
 };

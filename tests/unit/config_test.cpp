@@ -305,11 +305,11 @@ TEST(KernelConfig, NamesTheStepsThatAKernelHas) {
 TEST(KernelConfig, RefusesWithOneLine) {
     for (const std::string text : {"", "hd64", "hd64_vhd60", "vhd64_hd64", "hd0_vhd64", "hd64_vhd528",
                                    "hd64_vhd64_", "hd64_vhd64_alibi_alibi", "hd64_vhd64_rope"}) {
-        EXPECT_EQ(
-            error_of([&] { parse_kernel_config(text); }),
-            "kernel configuration '" + text +
-                "' is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs] with multiples of 16 up to "
-                "512");
+        EXPECT_EQ(error_of([&] { parse_kernel_config(text); }),
+                  "kernel configuration '" + text +
+                      "' is not of the form hd64_vhd64[_softcap][_alibi][_sink][_pairs][_cache] with "
+                      "multiples of 16 up to "
+                      "512");
     }
 }
 

@@ -1,5 +1,5 @@
 // Calls that share a cache, over kernels in plain C++: each has the bits of the same call with all keys given, whatever kind
-// of cache it is, and the cache's own functions do what they say.
+// of cache it is and wherever it lies, and the cache's own functions do what they say.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/harness/cached_run.h"
-#include "tests/support/fake_run.h"
+#include "tests/support/device_fixture.h"
 
 namespace attnc::test {
 namespace {
@@ -59,19 +59,51 @@ void expect_chunks(CachedLayer& cached, const LayerCall& call, const std::vector
     }
 }
 
-class EveryKind : public ::testing::TestWithParam<attnc_cache_kind> {
-protected:
-    // Enough for 90 keys; a ring has fewer rows than that.
-    CacheShape shape(int64_t slots) const {
-        return {GetParam(), slots, GetParam() == ATTNC_CACHE_RING ? 64 : 90};
+// A library for the CPU and a device, and layers of it on one of them.
+class OnTarget {
+public:
+    OnTarget(const Config& config, bool device, FakeLayout layout = {})
+        : target_(device ? "cuda" : "x86-64-linux"), library_(config, with_device(layout)) {}
+    CachedLayer cached(const LayerCall& call, const CacheShape& shape) const {
+        return {library_.get(), call, shape, target_};
     }
-    void set_window(LayerCall& call) const {
-        if (GetParam() == ATTNC_CACHE_RING) call.window_left = 30;
+
+private:
+    static FakeLayout with_device(FakeLayout layout) {
+        layout.device = true;
+        return layout;
+    }
+    const char* target_;
+    FakeLibrary library_;
+};
+
+// On the CPU, and on a device.
+class Everywhere : public DeviceTest, public ::testing::WithParamInterface<bool> {
+protected:
+    static bool on_device() { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Cache, Everywhere, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "OnDevice" : "OnCpu"; });
+
+using KindAndDevice = std::tuple<attnc_cache_kind, bool>;
+class EveryKind : public DeviceTest, public ::testing::WithParamInterface<KindAndDevice> {
+protected:
+    static attnc_cache_kind kind() { return std::get<0>(GetParam()); }
+    static bool on_device() { return std::get<1>(GetParam()); }
+    // Enough for 90 keys; a ring has fewer rows than that.
+    static CacheShape shape(int64_t slots) { return {kind(), slots, kind() == ATTNC_CACHE_RING ? 64 : 90}; }
+    static void set_window(LayerCall& call) {
+        if (kind() == ATTNC_CACHE_RING) call.window_left = 30;
     }
 };
-INSTANTIATE_TEST_SUITE_P(Cache, EveryKind, ::testing::ValuesIn(kKinds), [](const auto& test) {
-    return test.param == ATTNC_CACHE_SLOTS ? "Slots" : test.param == ATTNC_CACHE_RING ? "Ring" : "Paged";
-});
+INSTANTIATE_TEST_SUITE_P(Cache, EveryKind, ::testing::Combine(::testing::ValuesIn(kKinds), ::testing::Bool()),
+                         [](const auto& test) {
+                             const attnc_cache_kind kind = std::get<0>(test.param);
+                             const std::string name = kind == ATTNC_CACHE_SLOTS  ? "Slots"
+                                                      : kind == ATTNC_CACHE_RING ? "Ring"
+                                                                                 : "Paged";
+                             return name + (std::get<1>(test.param) ? "OnDevice" : "OnCpu");
+                         });
 
 TEST_P(EveryKind, ChunksHaveTheBitsOfCallsWithAllKeys) {
     for (const char* problem :
@@ -81,8 +113,8 @@ TEST_P(EveryKind, ChunksHaveTheBitsOfCallsWithAllKeys) {
         if (call.config.v_head_dim != call.config.head_dim) call.key = call.query;
         set_window(call);
         call.probs = call.probs_averaged = call.lse = true;
-        const FakeLibrary library(call.config);
-        CachedLayer cached(library.get(), call, shape(2));
+        const OnTarget library(call.config, on_device());
+        CachedLayer cached = library.cached(call, shape(2));
         expect_chunks(cached, call, {16, 17, 1, 20, 1, 1, 1, 9, 24});
     }
 }
@@ -97,16 +129,42 @@ TEST_P(EveryKind, MasksCountAllKeys) {
     call.key_drop_mask = filled<uint8_t>({2, 90}, 0);
     for (uint8_t& element : call.key_drop_mask.values) element = random.chance(0.1) ? 1 : 0;
     call.probs_averaged = call.lse = true;
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(2));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2));
     expect_chunks(cached, call, {33, 1, 30, 26});
+}
+
+// Columns of keys that no item has are as those past an item's length.
+TEST_P(EveryKind, MaxKeysAreSeqKvOfTheCall) {
+    LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q60_kv60", 29);
+    set_window(call);
+    call.probs = call.lse = true;
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2));
+    ASSERT_EQ(cached.append(appended(call, 0, 30)).status, ATTNC_OK);
+    constexpr int64_t kKeys = 40, kMaxKeys = 55;
+    LayerCall part = appended(call, 30, 10);
+    part.sizes.seq_kv = kMaxKeys;
+    attnc_inputs in = part.inputs();
+    in.max_keys = kMaxKeys;
+    CachedLayer::Places places;
+    cached.place(in, places, {}, 2);
+    const RunResult got = cached.run(part, in), want = cached.plain(whole(call, 30, 10));
+    ASSERT_EQ(got.status, ATTNC_OK) << got.error;
+    EXPECT_EQ(got.out, want.out);
+    EXPECT_EQ(got.lse, want.lse);
+    for (size_t row = 0; row < size_t{2} * 2 * 10; ++row) {
+        for (size_t j = 0; j < kMaxKeys; ++j)
+            ASSERT_EQ(got.probs[row * kMaxKeys + j], j < kKeys ? want.probs[row * kKeys + j] : 0)
+                << row << " " << j;
+    }
 }
 
 TEST_P(EveryKind, ItemsHaveLengthsOfTheirOwn) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b3_q20_kv20", 3);
     set_window(call);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(3));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(3));
     call.query_lengths = {{3}, {20, 7, 0}};
     call.key_lengths = call.query_lengths;
     ASSERT_EQ(cached.append(call).status, ATTNC_OK);
@@ -139,7 +197,7 @@ TEST_P(EveryKind, AnyTasksHaveTheSameBits) {
     LayerCall call = self_attention("d128_h8_f32_biaskv_cache_page16:b2_q60_kv60", 5);
     set_window(call);
     call.probs_averaged = true;
-    const FakeLibrary library(call.config, {.panel = 16});
+    const OnTarget library(call.config, on_device(), {.panel = 16});
     const auto threads = [](void*, int64_t count, int (*task)(void*, int64_t), void* data) {
         std::vector<std::thread> running;
         std::atomic<int> result{0};
@@ -147,10 +205,10 @@ TEST_P(EveryKind, AnyTasksHaveTheSameBits) {
         for (auto& thread : running) thread.join();
         return result.load();
     };
-    CachedLayer alone(library.get(), call, shape(2));
+    CachedLayer alone = library.cached(call, shape(2));
     for (const int64_t concurrency : {2, 5, 40}) {
         const attnc_executor executor = {nullptr, concurrency, threads};
-        CachedLayer cached(library.get(), call, shape(2));
+        CachedLayer cached = library.cached(call, shape(2));
         for (const int64_t first : {0, 30}) {
             const LayerCall part = appended(call, first, 30);
             if (alone.length(0) == first) alone.append(part);
@@ -162,8 +220,8 @@ TEST_P(EveryKind, AnyTasksHaveTheSameBits) {
 TEST_P(EveryKind, PackedSequencesAppendTheirRows) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q20_kv20", 6);
     set_window(call);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(2)), padded(library.get(), call, shape(2));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2)), padded = library.cached(call, shape(2));
     call.query_lengths = call.key_lengths = {{2}, {7, 13}};
     ASSERT_EQ(padded.append(call).status, ATTNC_OK);
     std::vector<float> tokens(20 * 32), out(20 * 32);
@@ -179,6 +237,14 @@ TEST_P(EveryKind, PackedSequencesAppendTheirRows) {
     attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
     outputs.out = attnc_tensor_2d(ATTNC_F32, out.data(), 20, 32);
     attnc_run run = ATTNC_RUN_INIT;
+    if (on_device()) {
+        attnc_error error = {};
+        in.max_keys = 20;
+        EXPECT_EQ(attnc_layer_workspace(cached.layer(), &in, &outputs, &run, &run.workspace_bytes, &error),
+                  ATTNC_NOT_SUPPORTED);
+        EXPECT_STREQ(error.text, "cache is given, but packed batches on a device have none");
+        return;
+    }
     ASSERT_EQ(attnc_layer_workspace(cached.layer(), &in, &outputs, &run, &run.workspace_bytes, nullptr),
               ATTNC_OK);
     const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, 64);
@@ -192,22 +258,22 @@ TEST_P(EveryKind, PackedSequencesAppendTheirRows) {
 
 // A row of the mean of the values needs those of all keys.
 TEST_P(EveryKind, MeansOfValuesTakeAllKeys) {
-    if (GetParam() == ATTNC_CACHE_RING) return;
+    if (kind() == ATTNC_CACHE_RING) return;
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q60_kv60", 8);
     call.empty_rows = ATTNC_EMPTY_ROWS_MEAN_OF_VALUES;
     call.keep_mask = filled<uint8_t>({1, 1, 60, 60}, 1);
     for (int64_t j = 0; j < 60; ++j) call.keep_mask.at(0, 0, 40, j) = 0;
     call.probs = true;
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(2));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2));
     expect_chunks(cached, call, {30, 30});
 }
 
 TEST_P(EveryKind, NothingReadsWhatItDoesNotHold) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b1_q90_kv90", 9);
     set_window(call);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(1));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(1));
     LayerCall spoilt = appended(call, 0, 40);
     spoilt.key_lengths = spoilt.query_lengths = {{1}, {30}};
     spoilt.sizes.seq_kv = 40;
@@ -221,10 +287,19 @@ TEST_P(EveryKind, NothingReadsWhatItDoesNotHold) {
 TEST_P(EveryKind, FailuresLeaveWhatARepetitionNeeds) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b1_q90_kv90", 10);
     set_window(call);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(1));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(1));
     expect_chunks(cached, call, {60});
+    // Each launch of a call but the first ones comes after something was launched already.
+    constexpr int64_t kLaunches = 9;
+    for (int64_t n = 2; on_device() && n < kLaunches; ++n) {
+        stand_in::fail_call(n, 700);
+        EXPECT_EQ(cached.append(appended(call, 60, 20)).status, ATTNC_DEVICE_FAILED);
+        EXPECT_TRUE(stand_in::has_failed());
+        EXPECT_EQ(cached.length(0), 60);
+    }
     for (const int kernel : {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_ATTEND, ATTNC_KERNEL_PROJECT_OUT}) {
+        if (on_device()) break;
         fail_next_call(kernel, FakeFailure::kHook);
         EXPECT_EQ(cached.append(appended(call, 60, 20)).status, ATTNC_KERNEL_FAILED);
         EXPECT_EQ(cached.length(0), 60);
@@ -236,8 +311,8 @@ TEST_P(EveryKind, WithoutQueriesACallOnlyAppends) {
     LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q40_kv40", 11);
     set_window(call);
     call.key = call.query;
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(2));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2));
     const RunResult none = cached.append(part_of(call, {0, 0, 0, 25}));
     EXPECT_EQ(none.status, ATTNC_OK) << none.error;
     EXPECT_EQ(cached.length(1), 25);
@@ -249,8 +324,8 @@ TEST_P(EveryKind, MemoriesAreProjectedOnceAndReadManyTimes) {
     set_window(call);
     call.key_lengths = {{3}, {40, 11, 29}};
     call.lse = call.probs = true;
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(3));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(3));
     const RunResult memory = cached.memory(call);
     ASSERT_EQ(memory.status, ATTNC_OK) << memory.error;
     EXPECT_EQ(cached.length(1), 11);
@@ -277,8 +352,8 @@ TEST_P(EveryKind, ExportAndImportKeepEveryBit) {
     LayerCall call = self_attention("d20_h4_kv2_hd5_vhd7_f32_cache_page16:b2_q80_kv80", 14);
     call.key = call.query;
     set_window(call);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, shape(2)), copy(library.get(), call, shape(2));
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, shape(2)), copy = library.cached(call, shape(2));
     ASSERT_EQ(cached.append(appended(call, 0, 30)).status, ATTNC_OK);
     ASSERT_EQ(cached.append(appended(call, 30, 30)).status, ATTNC_OK);
     const int64_t first = 10;
@@ -294,7 +369,7 @@ TEST_P(EveryKind, ExportAndImportKeepEveryBit) {
         return range;
     };
     attnc_error error = {};
-    if (GetParam() != ATTNC_CACHE_RING) {  // which may begin anywhere
+    if (kind() != ATTNC_CACHE_RING) {  // which may begin anywhere
         CachedLayer::Places from, to;
         const attnc_cache_range begin = range_of(cached, from, 0, first),
                                 same_place = range_of(copy, to, 0, first);
@@ -322,13 +397,13 @@ TEST_P(EveryKind, ExportAndImportKeepEveryBit) {
 }
 
 // Beam search: whatever the sequences become, each has the bits of one that was never moved.
-TEST(Cache, ReorderingIsRightForDuplicatesAndCycles) {
+TEST_P(Everywhere, ReorderingIsRightForDuplicatesAndCycles) {
     for (const attnc_cache_kind kind : {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING}) {
         LayerCall call = self_attention("d32_h2_f32_cache:b6_q90_kv90", 15);
         call.window_left = 30;
-        const FakeLibrary library(call.config);
+        const OnTarget library(call.config, on_device());
         const CacheShape shape = {kind, 6, kind == ATTNC_CACHE_RING ? 64 : 96};
-        CachedLayer cached(library.get(), call, shape);
+        CachedLayer cached = library.cached(call, shape);
         Random random(16);
         std::vector<int64_t> beams(6);  // which item's keys a slot has
         std::iota(beams.begin(), beams.end(), 0);
@@ -354,10 +429,10 @@ TEST(Cache, ReorderingIsRightForDuplicatesAndCycles) {
     }
 }
 
-TEST(Cache, ReorderingMovesLengthsToo) {
+TEST_P(Everywhere, ReorderingMovesLengthsToo) {
     LayerCall call = self_attention("d32_h2_f32_cache:b4_q20_kv20", 17);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, {ATTNC_CACHE_SLOTS, 5, 64});
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, {ATTNC_CACHE_SLOTS, 5, 64});
     call.query_lengths = call.key_lengths = {{4}, {20, 3, 0, 9}};
     ASSERT_EQ(cached.append(call).status, ATTNC_OK);
     const int64_t from[] = {3, 0, 1, 0, 2};
@@ -366,13 +441,13 @@ TEST(Cache, ReorderingMovesLengthsToo) {
     for (int64_t slot = 0; slot < 5; ++slot) EXPECT_EQ(cached.length(slot), want[slot]);
 }
 
-TEST(Cache, ASlidingWindowRingGoesRoundManyTimes) {
+TEST_P(Everywhere, ASlidingWindowRingGoesRoundManyTimes) {
     LayerCall call = self_attention("d32_h2_f32_cache:b1_q400_kv400", 18);
     call.window_left = 21;
     call.lse = true;
-    const FakeLibrary library(call.config);
-    CachedLayer ring(library.get(), call, {ATTNC_CACHE_RING, 1, 48}),
-        full(library.get(), call, {ATTNC_CACHE_SLOTS, 1, 400});
+    const OnTarget library(call.config, on_device());
+    CachedLayer ring = library.cached(call, {ATTNC_CACHE_RING, 1, 48}),
+                full = library.cached(call, {ATTNC_CACHE_SLOTS, 1, 400});
     Random random(19);
     for (int64_t first = 0; first < 400;) {
         const int64_t count = std::min<int64_t>(random.chance(0.5) ? 1 : random.between(2, 27), 400 - first);
@@ -383,12 +458,12 @@ TEST(Cache, ASlidingWindowRingGoesRoundManyTimes) {
     }
 }
 
-TEST(Cache, RewindingForgetsTheEnd) {
+TEST_P(Everywhere, RewindingForgetsTheEnd) {
     LayerCall call = self_attention("d32_h2_f32_cache:b1_q60_kv60", 20);
     call.window_left = 10;
-    const FakeLibrary library(call.config);
+    const OnTarget library(call.config, on_device());
     for (const attnc_cache_kind kind : {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING}) {
-        CachedLayer cached(library.get(), call, {kind, 1, 64});
+        CachedLayer cached = library.cached(call, {kind, 1, 64});
         LayerCall other = call;
         std::reverse(other.query.values.begin(), other.query.values.end());
         ASSERT_EQ(cached.append(appended(call, 0, 30)).status, ATTNC_OK);
@@ -400,15 +475,24 @@ TEST(Cache, RewindingForgetsTheEnd) {
     }
 }
 
-TEST(Cache, MayBeMovedWithItsBytes) {
+TEST_P(Everywhere, MayBeMovedWithItsBytes) {
     const LayerCall call = self_attention("d32_h2_f32_cache:b1_q40_kv40", 23);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, {ATTNC_CACHE_SLOTS, 1, 60});
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, {ATTNC_CACHE_SLOTS, 1, 60});
     attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
     options.slots = 1, options.capacity = 60;
     size_t bytes = 0;
     ASSERT_EQ(attnc_cache_bytes(cached.layer(), &options, &bytes, nullptr), ATTNC_OK);
-    EXPECT_EQ(bytes, 192U + 3 * 64 + 2 * 2 * 64 * 16 * sizeof(float));  // rows are rounded up to 64
+    size_t on_device_bytes = 0;
+    ASSERT_EQ(attnc_cache_device_bytes(cached.layer(), &options, &on_device_bytes, nullptr), ATTNC_OK);
+    const size_t contents = 2 * 2 * 64 * 16 * sizeof(float);  // rows are rounded up to 64
+    if (on_device()) {
+        EXPECT_EQ(on_device_bytes, 2 * 256 + contents);
+        EXPECT_LT(bytes, 1024U);
+    } else {
+        EXPECT_EQ(on_device_bytes, 0U);
+        EXPECT_EQ(bytes, 192U + 3 * 64 + contents);
+    }
     ASSERT_EQ(cached.append(appended(call, 0, 20)).status, ATTNC_OK);
     const GuardedMemory moved(bytes, Placement::kAtEnd, 64);
     memcpy(moved.data(), cached.cache(), bytes);
@@ -417,16 +501,16 @@ TEST(Cache, MayBeMovedWithItsBytes) {
     in.cache = static_cast<attnc_cache*>(moved.data());
     EXPECT_TRUE(same(cached.run(next, in), cached.plain(whole(call, 20, 20))));
     EXPECT_EQ(attnc_cache_length(in.cache, 0), 40);
-    EXPECT_EQ(cached.length(0), 20);
+    EXPECT_EQ(cached.length(0), on_device() ? 40 : 20);  // on a device only the head was moved
 }
 
 // Two sequences that begin with the same page, which is full, and go on in pages of their own.
-TEST(Cache, PagesOfACommonBeginningAreShared) {
+TEST_P(Everywhere, PagesOfACommonBeginningAreShared) {
     const LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q40_kv40", 28);
     LayerCall common = call;
     std::copy_n(call.query.values.begin(), 16 * 32, common.query.values.begin() + 40 * 32);
-    const FakeLibrary library(call.config);
-    CachedLayer cached(library.get(), call, {ATTNC_CACHE_PAGED, 2, 64});
+    const OnTarget library(call.config, on_device());
+    CachedLayer cached = library.cached(call, {ATTNC_CACHE_PAGED, 2, 64});
     const int32_t first_table[] = {4, -1, -1}, table[] = {4, 1, 3, 4, 2, 5};
     const int64_t none[] = {0}, held[] = {16, 16};
     const LayerCall beginning = item_of(appended(common, 0, 16), 0);
@@ -443,11 +527,11 @@ TEST(Cache, PagesOfACommonBeginningAreShared) {
     EXPECT_TRUE(same(cached.run(rest, in), cached.plain(whole(common, 16, 24))));
 }
 
-TEST(Cache, OtherSlotsMayBeUsedAtTheSameTime) {
+TEST_P(Everywhere, OtherSlotsMayBeUsedAtTheSameTime) {
     const LayerCall call = self_attention("d32_h2_f32_cache_page16:b1_q60_kv60", 24);
-    const FakeLibrary library(call.config);
+    const OnTarget library(call.config, on_device());
     for (const attnc_cache_kind kind : {ATTNC_CACHE_SLOTS, ATTNC_CACHE_PAGED}) {
-        CachedLayer cached(library.get(), call, {kind, 4, 64});
+        CachedLayer cached = library.cached(call, {kind, 4, 64});
         std::vector<std::thread> threads;
         std::vector<std::vector<float>> results(4);
         for (int64_t slot = 0; slot < 4; ++slot) {
@@ -467,14 +551,14 @@ TEST(Cache, OtherSlotsMayBeUsedAtTheSameTime) {
 }
 
 // Sizes alone: lengths that are not there yet count as the most that they can be.
-TEST(Cache, WorkspaceOfUnknownLengthsSuffices) {
+TEST_P(Everywhere, WorkspaceOfUnknownLengthsSuffices) {
     for (const attnc_cache_kind kind : kKinds) {
         LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q4_kv4", 25);
         call.window_left = 20;
         call.key_bias = random_array({2, 50}, 26, 1);
         call.key_drop_mask = filled<uint8_t>({2, 50}, 0);
-        const FakeLibrary library(call.config);
-        CachedLayer cached(library.get(), call, {kind, 2, 64});
+        const OnTarget library(call.config, on_device());
+        CachedLayer cached = library.cached(call, {kind, 2, 64});
         LayerCall first = self_attention("d32_h2_f32_cache_page16:b2_q30_kv30", 27);
         ASSERT_EQ(cached.append(first).status, ATTNC_OK);
         attnc_inputs in = call.inputs();
@@ -482,6 +566,7 @@ TEST(Cache, WorkspaceOfUnknownLengthsSuffices) {
         cached.place(in, places, {0, 1}, 2);
         in.key_bias = attnc_tensor_2d(ATTNC_F32, call.key_bias.values.data(), 2, 34);
         in.key_drop_mask = attnc_tensor_2d(ATTNC_U8, call.key_drop_mask.values.data(), 2, 34);
+        if (on_device()) in.max_keys = 34;
         attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
         outputs.out = attnc_tensor_3d(ATTNC_F32, nullptr, 2, 4, 32);
         size_t known = 0, unknown = 0;

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
+#include <optional>
 
 #include "runtime/attnc.hpp"
+#include "tests/harness/guarded_memory.h"
 #include "tests/support/device_fixture.h"
 
 namespace attnc::test {
@@ -41,32 +44,6 @@ Refusal refusal_of(const LayerCall& call, const std::function<void(DeviceCallRun
     return {status, run.error.text};
 }
 
-TEST_F(DeviceErrors, NamesWhatPackedBatchesNeed) {
-    const Array<int64_t> starts = {{3}, {0, 3, 9}}, lengths = {{2}, {3, 6}};
-    const auto pack = [&](DeviceCallRun& run) {
-        attnc_inputs& in = run.inputs;
-        in.query_cu_seqlens = starts.view();
-        for (attnc_tensor* t : {&in.query, &run.outputs.out}) {
-            t->rank = 2;
-            t->extent[0] = t->extent[1], t->extent[1] = t->extent[2];
-            t->stride[0] = t->stride[1], t->stride[1] = 1;
-        }
-    };
-    LayerCall call = random_call("d32_h2_f32_rope:b1_q9_kv9", 2);
-    call.key = {}, call.value = {};
-    EXPECT_EQ(refusal_of(call, pack),
-              (Refusal{ATTNC_NOT_SUPPORTED,
-                       "query_positions is not given, which packed batches on a device need"}));
-    call.rotary = {};
-    EXPECT_EQ(
-        refusal_of(call,
-                   [&](DeviceCallRun& run) {
-                       pack(run);
-                       run.inputs.query_lengths = lengths.view();
-                   }),
-        (Refusal{ATTNC_NOT_SUPPORTED, "query_lengths is given, but packed batches on a device have none"}));
-}
-
 // 2500 x 2500 granules for each head of each of 22 items.
 TEST_F(DeviceErrors, LimitsTheMasksThatAPackedBatchNeeds) {
     constexpr int64_t kRows = 40000, kItems = 22;
@@ -88,34 +65,192 @@ TEST_F(DeviceErrors, LimitsTheMasksThatAPackedBatchNeeds) {
                        "268435456"}));
 }
 
-TEST_F(DeviceErrors, HasNoCachesAndRotatesInForwardOnly) {
-    DeviceCallRun run(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
-    ASSERT_EQ(run.status, ATTNC_OK) << run.error.text;
-    const attnc_layer* layer = run.layer.get();
+// A cache of a layer on a device, and a call of that.
+struct DeviceCache {
+    DeviceCallRun run;
     attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
-    options.slots = 1, options.capacity = 16;
+    std::unique_ptr<GuardedMemory> head, memory;
     size_t bytes = 0;
-    EXPECT_EQ(attnc_cache_bytes(layer, &options, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
-    // One of a layer on the CPU is no use either.
-    DeviceCallRun on_cpu(random_call("d32_h2_f32_rope_cache:b1_q9_kv9", 3));
-    ASSERT_EQ(on_cpu.create(nullptr), ATTNC_OK);
-    ASSERT_EQ(attnc_cache_bytes(on_cpu.layer.get(), &options, &bytes, nullptr), ATTNC_OK);
-    std::vector<std::byte> memory(bytes + 64);
-    void* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
     attnc_cache* cache = nullptr;
-    ASSERT_EQ(attnc_cache_create(on_cpu.layer.get(), &options, aligned, bytes, &cache, nullptr), ATTNC_OK);
-    run.inputs.cache = cache;
-    EXPECT_EQ(run.launch(), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which has no caches");
-    attnc_inputs memory_inputs = ATTNC_INPUTS_INIT;
-    memory_inputs.key = run.inputs.key;
-    EXPECT_EQ(attnc_memory_workspace(layer, &memory_inputs, cache, nullptr, &bytes, &run.error),
-              ATTNC_NOT_SUPPORTED);
-    EXPECT_EQ(attnc_layer_rotate_workspace(layer, nullptr, &bytes, &run.error), ATTNC_NOT_SUPPORTED);
-    const attnc_rotation rotation = ATTNC_ROTATION_INIT;
-    EXPECT_EQ(attnc_layer_rotate(layer, &rotation, &run.run, &run.error), ATTNC_NOT_SUPPORTED);
-    EXPECT_STREQ(run.error.text, "the layer is on target cuda, which rotates heads in forward only");
+
+    explicit DeviceCache(std::string_view problem, attnc_cache_kind kind = ATTNC_CACHE_SLOTS,
+                         std::optional<int64_t> window_left = {})
+        : run(windowed(problem, window_left)) {
+        EXPECT_EQ(run.status, ATTNC_OK) << run.error.text;
+        options.kind = kind;
+        options.slots = kind == ATTNC_CACHE_PAGED ? 0 : 3;
+        options.capacity = kind == ATTNC_CACHE_PAGED ? 0 : 32;
+        options.pages = kind == ATTNC_CACHE_PAGED ? 6 : 0;
+        EXPECT_EQ(sizes(), (Refusal{ATTNC_OK, ""}));
+        head = std::make_unique<GuardedMemory>(bytes, Placement::kAtEnd, 64);
+        memory = std::make_unique<GuardedMemory>(options.device_bytes, Placement::kAtEnd, 256);
+        options.device_memory = memory->data();
+        EXPECT_EQ(create(), (Refusal{ATTNC_OK, ""}));
+        run.inputs.key = run.inputs.value = {};
+        run.inputs.cache = cache;
+    }
+    static LayerCall windowed(std::string_view problem, std::optional<int64_t> window_left) {
+        LayerCall call = random_call(problem, 3);
+        call.window_left = window_left;
+        return call;
+    }
+    Refusal sizes() {
+        attnc_error error = {};
+        attnc_status status = attnc_cache_bytes(run.layer.get(), &options, &bytes, &error);
+        if (status == ATTNC_OK)
+            status = attnc_cache_device_bytes(run.layer.get(), &options, &options.device_bytes, &error);
+        return {status, error.text};
+    }
+    Refusal create() {
+        attnc_error error = {};
+        const attnc_status status =
+            attnc_cache_create(run.layer.get(), &options, head->data(), bytes, &cache, &error);
+        return {status, error.text};
+    }
+    Refusal forward() {
+        attnc_error error = {};
+        size_t workspace = 0;
+        const attnc_status status =
+            attnc_layer_workspace(run.layer.get(), &run.inputs, &run.outputs, nullptr, &workspace, &error);
+        EXPECT_EQ(run.forward(), status);
+        EXPECT_STREQ(status != ATTNC_OK ? run.error.text : "", error.text);
+        return {status, error.text};
+    }
+};
+constexpr const char* kCached = "d32_h2_f32_cache_page16:b2_q5_kv5";
+
+TEST_F(DeviceErrors, CachesNeedMemoryThere) {
+    DeviceCache c(kCached);
+    const size_t needed = c.options.device_bytes;
+    void* memory = c.options.device_memory;
+    c.options.device_memory = nullptr;
+    EXPECT_EQ(c.create(), (Refusal{ATTNC_NULL_ARGUMENT, "device_memory is null"}));
+    c.options.device_memory = static_cast<std::byte*>(memory) + 64;
+    EXPECT_EQ(c.create(), (Refusal{ATTNC_WORKSPACE_MISALIGNED, "device_memory is not aligned to 256 bytes"}));
+    c.options.device_memory = memory, c.options.device_bytes = needed - 1;
+    EXPECT_EQ(c.create(),
+              (Refusal{ATTNC_WORKSPACE_TOO_SMALL, "device_memory has " + std::to_string(needed - 1) +
+                                                      " bytes, wanted " + std::to_string(needed)}));
+    EXPECT_EQ(c.cache, nullptr);
+    // 16 features of 4 bytes: 33554431 rows are below 2 GiB, of which the slots have whole runs of 16 and one more.
+    c.options.capacity = int64_t{1} << 25;
+    EXPECT_EQ(c.sizes(), (Refusal{ATTNC_TOO_LARGE, "capacity is 33554432, at most 33554416"}));
+    c.options.capacity = int64_t{1} << 23;
+    EXPECT_EQ(c.sizes(), (Refusal{ATTNC_TOO_LARGE,
+                                  "the cache has 33554432 rows for a head, on a device at most 33554431"}));
+    c.options.slots = int64_t{1} << 60;
+    EXPECT_EQ(c.sizes().status, ATTNC_TOO_LARGE);
+    c.options.slots = 1;
+    EXPECT_EQ(c.sizes(), (Refusal{ATTNC_OK, ""}));
+}
+
+TEST_F(DeviceErrors, CachesAreOfTheLayersPlace) {
+    DeviceCache c(kCached);
+    DeviceCallRun on_cpu(random_call(kCached, 3));
+    ASSERT_EQ(on_cpu.create("x86-64-linux"), ATTNC_OK);
+    on_cpu.inputs.key = on_cpu.inputs.value = {};
+    on_cpu.inputs.cache = c.cache;
+    EXPECT_EQ(on_cpu.launch(), ATTNC_BAD_VALUE);
+    EXPECT_STREQ(on_cpu.error.text,
+                 "cache was made for a layer on a device, the layer is on target x86-64-linux");
+    attnc_cache_options options = ATTNC_CACHE_OPTIONS_INIT;
+    options.slots = 2, options.capacity = 16;
+    size_t bytes = 0;
+    ASSERT_EQ(attnc_cache_bytes(on_cpu.layer.get(), &options, &bytes, nullptr), ATTNC_OK);
+    const GuardedMemory memory(bytes, Placement::kAtEnd, 64);
+    ASSERT_EQ(
+        attnc_cache_create(on_cpu.layer.get(), &options, memory.data(), bytes, &c.run.inputs.cache, nullptr),
+        ATTNC_OK);
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_BAD_VALUE,
+                                    "cache was made for a layer on no device, the layer is on target cuda"}));
+    // A layer of another context can't reach it, one of the same context can.
+    DeviceCallRun neighbour(random_call(kCached, 4));
+    neighbour.inputs.key = neighbour.inputs.value = {};
+    neighbour.inputs.cache = c.cache;
+    EXPECT_EQ(neighbour.forward(), ATTNC_OK) << neighbour.error.text;
+    EXPECT_EQ(attnc_cache_length(c.cache, 1), 5);
+    stand_in::push_context(stand_in::make_context(0));
+    DeviceCallRun stranger(random_call(kCached, 4));
+    stranger.inputs.key = stranger.inputs.value = {};
+    stranger.inputs.cache = c.cache;
+    EXPECT_EQ(stranger.launch(), ATTNC_BAD_VALUE);
+    EXPECT_STREQ(stranger.error.text, "cache was made in another context of the device than the layer");
+    stand_in::pop_context();
+}
+
+TEST_F(DeviceErrors, WhatARingsLengthsWouldBeRefusedFor) {
+    constexpr const char* kRing = "d32_h2_f32_cache:b2_q13_kv13";
+    DeviceCache c(kRing, ATTNC_CACHE_RING, 20);
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_BAD_VALUE, "max_keys is 0, but a ring on a device needs it"}));
+    c.run.inputs.max_keys = 33;
+    EXPECT_EQ(c.forward(),
+              (Refusal{ATTNC_BAD_VALUE,
+                       "items need the last 13 + 20 of their keys, but the ring's capacity is 32"}));
+    c.run.inputs.max_keys = 32;  // none is ever overwritten
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_OK, ""}));
+    DeviceCache longer("d32_h2_f32_cache:b2_q33_kv33", ATTNC_CACHE_RING, 20);
+    longer.run.inputs.max_keys = 100;
+    EXPECT_EQ(longer.forward(),
+              (Refusal{ATTNC_BAD_VALUE, "items bring 33 keys, but the ring's capacity is 32"}));
+}
+
+TEST_F(DeviceErrors, MasksOfACacheHaveMaxKeys) {
+    DeviceCache c(kCached);
+    const Array<uint8_t> mask = filled<uint8_t>({2, 32}, 1);
+    c.run.inputs.key_keep_mask = attnc_tensor_2d(ATTNC_U8, mask.values.data(), 2, 16);
+    EXPECT_EQ(c.forward(),
+              (Refusal{ATTNC_BAD_EXTENT, "key_keep_mask has extent 16 in dimension 1 (seq_kv), wanted 32"}));
+    c.run.inputs.max_keys = 16;
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_OK, ""}));
+    c.run.inputs.max_keys = 0;
+    c.run.inputs.key_keep_mask = attnc_tensor_2d(ATTNC_U8, mask.values.data(), 2, 32);
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_OK, ""}));
+}
+
+TEST_F(DeviceErrors, OutputsMayNotLieInTheCache) {
+    DeviceCache c(kCached);
+    c.run.outputs.out.data = c.options.device_memory;
+    EXPECT_EQ(c.forward(), (Refusal{ATTNC_OVERLAP, "out overlaps the cache"}));
+    attnc_cache_range range = ATTNC_CACHE_RANGE_INIT;
+    const attnc_tensor key = attnc_tensor_4d(ATTNC_F32, c.options.device_memory, 1, 2, 0, 16);
+    EXPECT_EQ(attnc_cache_export(c.cache, &range, &key, nullptr, &c.run.error), ATTNC_OK);
+    range.count = 5;
+    c.run.outputs.out.data = nullptr;
+    const attnc_tensor inside = attnc_tensor_4d(ATTNC_F32, c.options.device_memory, 1, 2, 5, 16);
+    EXPECT_EQ(attnc_cache_export(c.cache, &range, &inside, nullptr, &c.run.error), ATTNC_OVERLAP);
+    EXPECT_STREQ(c.run.error.text, "key overlaps the cache");
+}
+
+TEST_F(DeviceErrors, LimitsTheTablesOfPagesAndRuns) {
+    DeviceCache c(kCached, ATTNC_CACHE_PAGED);
+    const std::vector<int32_t> numbers(4);
+    attnc_inputs& in = c.run.inputs;
+    in.cache_lengths = attnc_tensor_1d(ATTNC_I32, numbers.data(), 2);
+    in.block_table = attnc_tensor_2d(ATTNC_I32, nullptr, 2, int64_t{1} << 26);
+    size_t bytes = 0;
+    const auto planned = [&] {
+        return Refusal{
+            attnc_layer_workspace(c.run.layer.get(), &in, &c.run.outputs, nullptr, &bytes, &c.run.error),
+            c.run.error.text};
+    };
+    EXPECT_EQ(planned(),
+              (Refusal{ATTNC_TOO_LARGE, "block_table has 67108864 pages for an item, at most 67108863"}));
+    in.block_table.extent[1] = 4, in.block_table.stride[1] = int64_t{1} << 29;
+    EXPECT_EQ(planned(), (Refusal{ATTNC_TOO_LARGE,
+                                  "an item of block_table spans more than 2 GiB, on a device at most that"}));
+    // 2500 runs for each of 30000 items.
+    LayerCall call = random_call("d32_h2_f32_cache:b1_q9_kv9", 4);
+    call.key = {}, call.value = {};
+    const auto memory = [](uintptr_t number) { return reinterpret_cast<void*>(number << 40); };
+    EXPECT_EQ(refusal_of(call,
+                         [&](DeviceCallRun& run) {
+                             run.inputs.query = attnc_tensor_2d(ATTNC_F32, memory(1), 40000, 32);
+                             run.outputs.out = attnc_tensor_2d(ATTNC_F32, memory(2), 40000, 32);
+                             run.inputs.query_cu_seqlens = attnc_tensor_1d(ATTNC_I64, memory(3), 30001);
+                         }),
+              (Refusal{ATTNC_TOO_LARGE,
+                       "tables of a packed batch need 300000000 bytes of the workspace, on a device at most "
+                       "268435456"}));
 }
 
 TEST_F(DeviceErrors, WantsItsWorkspaceAligned) {
@@ -215,8 +350,9 @@ TEST_F(DeviceErrors, AsksOnlyForKernelsThatAreCalled) {
 }
 
 TEST_F(DeviceErrors, TheWorkspaceBoundCoversEveryCall) {
-    for (const char* problem : {"d32_h2_f32", "d32_h4_kv1_f32_biaskv_zeroattn_rope_scores",
-                                "d64_h2_f32_noin_noout", "d96_h3_f32_qknorm_sink"}) {
+    for (const char* problem :
+         {"d32_h2_f32", "d32_h4_kv1_f32_biaskv_zeroattn_rope_scores", "d64_h2_f32_noin_noout",
+          "d96_h3_f32_qknorm_sink", "d32_h4_kv1_f32_biaskv_zeroattn_rope_scores_cache"}) {
         DeviceCallRun run(random_call(std::string(problem) + ":b1_q1_kv1", 8));
         ASSERT_EQ(run.status, ATTNC_OK) << run.error.text;
         for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{3, 1, 5000}, Sizes{70, 400, 7}, Sizes{20000, 1, 1},

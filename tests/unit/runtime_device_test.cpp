@@ -392,7 +392,8 @@ Array<uint8_t> of_packed_keys(const Array<uint8_t>& mask, int64_t rows) {
     return wide;
 }
 
-// Rows of out of a self-attention's items one after another.
+// Rows of out of a self-attention's items one after another, as many of each as it has keys. Where fewer of them are
+// queries that count, lengths say so.
 std::vector<float> run_packed_self(const LayerCall& call) {
     const int64_t batch = call.sizes.batch, seq = call.sizes.seq_q, features = call.query.shape[2];
     LayerCall packed = call;
@@ -401,8 +402,8 @@ std::vector<float> run_packed_self(const LayerCall& call) {
     Array<int64_t> starts = {{batch + 1}, {0}};
     for (int64_t b = 0; b < batch; ++b) {
         const auto first = call.query.values.begin() + b * seq * features;
-        rows.values.insert(rows.values.end(), first, first + call.query_lengths.at(b) * features);
-        rows.shape[0] += call.query_lengths.at(b);
+        rows.values.insert(rows.values.end(), first, first + call.key_lengths.at(b) * features);
+        rows.shape[0] += call.key_lengths.at(b);
         starts.values.push_back(rows.shape[0]);
     }
     packed.sizes.batch = 1, packed.sizes.seq_q = packed.sizes.seq_kv = rows.shape[0];
@@ -411,6 +412,8 @@ std::vector<float> run_packed_self(const LayerCall& call) {
         if (mask->given()) *mask = of_packed_keys(*mask, rows.shape[0]);
     DeviceCallRun run(packed);
     run.inputs.query_cu_seqlens = starts.view();
+    if (call.query_lengths.values != call.key_lengths.values)
+        run.inputs.query_lengths = call.query_lengths.view();
     attnc_tensor& out = run.outputs.out;
     out.rank = 2;
     out.extent[0] = out.extent[1], out.extent[1] = out.extent[2];
@@ -426,7 +429,7 @@ void expect_packed_as_padded(const LayerCall& call) {
     const size_t features = padded.out.size() / (4 * 9);
     size_t row = 0;
     for (size_t b = 0; b < 4; ++b) {
-        for (size_t i = 0; i < static_cast<size_t>(call.query_lengths.at(b)); ++i, ++row) {
+        for (size_t i = 0; i < static_cast<size_t>(call.key_lengths.at(b)); ++i, ++row) {
             for (size_t n = 0; n < features; ++n) {
                 ASSERT_EQ(packed.at(row * features + n), padded.out.at((b * 9 + i) * features + n))
                     << to_string(call.config) << " " << b << " " << i;
@@ -439,11 +442,15 @@ void expect_packed_as_padded(const LayerCall& call) {
 TEST_F(DeviceForward, TakesPackedBatches) {
     for (const char* problem :
          {"d32_h2_f32_noprobs:b4_q9_kv9", "d32_h4_kv2_f32_noprobs_noout:b4_q9_kv9",
-          "d32_h2_f32_noprobs_causal:b4_q9_kv9", "d32_h2_f32_noin_noout_noprobs:b4_q9_kv9"}) {
+          "d32_h2_f32_noprobs_causal:b4_q9_kv9", "d32_h2_f32_noin_noout_noprobs:b4_q9_kv9",
+          "d32_h2_f32_noprobs_rope:b4_q9_kv9", "d32_h4_kv2_f32_noprobs_ropepairs_noout:b4_q9_kv9"}) {
         for (const bool masked : {false, true}) {
             LayerCall call = random_call(problem, 23);
             call.key = {}, call.value = {};
             call.query_lengths = call.key_lengths = {{4}, {3, 0, 9, 5}};
+            if (masked) call.query_lengths = {{4}, {2, 0, 7, 0}};
+            if (masked && call.config.rotary != Rotary::kNone)
+                call.position_offsets = {{4}, {1000, -3, 0, 7}};
             if (masked) {
                 call.key_keep_mask = random_mask({4, 9}, 1, 0.7);
                 call.key_drop_mask = random_mask({4, 9}, 2, 0.3);

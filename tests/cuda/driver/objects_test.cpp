@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cuda/driver/stand_in.h"
+#include "tests/harness/cached_run.h"
 #include "tests/harness/layer_call.h"
 #include "tests/harness/libraries.h"
 
@@ -105,10 +106,56 @@ TEST_P(CudaObjects, SelfAttentionIsProjectedInOneLaunch) {
     EXPECT_EQ(cross - self, call.config.in_proj ? 2U : 0U);
 }
 
+class CudaCaches : public CudaObjects {};
+
+// What a cache adds to calls, and heads rotated by themselves.
+TEST_P(CudaCaches, TakeWhatTheRuntimeGives) {
+    LayerCall call = random_call(std::string(GetParam()) + ":b3_q40_kv40", 3);
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    call.window_left = 20;
+    const attnc_library* library = library_of(call.config, "", "cuda");
+    for (const attnc_cache_kind kind : {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING, ATTNC_CACHE_PAGED}) {
+        CachedLayer layer(library, call, {kind, 5, 96}, "cuda");
+        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 30}, {30, 1}, {31, 9}}) {
+            LayerCall part = part_of(call, {first, count, first, count});
+            for (const bool lengths : {false, true}) {
+                if (lengths) part.key_lengths = part.query_lengths = {{3}, {1, 0, 1}};
+                stand_in::forget_calls();
+                const RunResult got = layer.append(part, {4, 0, 2});
+                EXPECT_EQ(got.status, ATTNC_OK) << got.error;
+                EXPECT_GE(stand_in::launches().size(), 8U);
+                EXPECT_EQ(layer.read(part).status, ATTNC_OK);
+            }
+        }
+        if (call.config.in_proj) {
+            EXPECT_EQ(layer.memory(call).status, ATTNC_OK);
+        }
+        if (kind != ATTNC_CACHE_SLOTS || call.config.rotary == Rotary::kNone) continue;
+        size_t bytes = 0;
+        ASSERT_EQ(attnc_layer_rotate_workspace(layer.layer(), nullptr, &bytes, nullptr), ATTNC_OK);
+        const GuardedMemory workspace(bytes, Placement::kAtEnd, 256);
+        std::vector<float> heads(3 * 40 * static_cast<size_t>(call.config.num_heads * call.config.head_dim));
+        attnc_rotation rotation = ATTNC_ROTATION_INIT;
+        rotation.heads = ATTNC_HEADS_QUERY;
+        rotation.x = rotation.out =
+            attnc_tensor_3d(ATTNC_F32, heads.data(), 3, 40, call.config.num_heads * call.config.head_dim);
+        attnc_run run = ATTNC_RUN_INIT;
+        run.workspace = workspace.data(), run.workspace_bytes = bytes;
+        EXPECT_EQ(attnc_layer_rotate(layer.layer(), &rotation, &run, nullptr), ATTNC_OK);
+        EXPECT_EQ(attnc_device_synchronize(layer.layer(), nullptr, nullptr), ATTNC_OK);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, CudaCaches,
+                         ::testing::Values("d128_h4_kv2_f32_rope_qknorm_cache_page16",
+                                           "d128_h2_f32_noin_noout_biaskv_sink_cache_page48"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
 INSTANTIATE_TEST_SUITE_P(Libraries, CudaObjects,
                          ::testing::Values("d128_h2_f32_softcap_alibi_scores",
                                            "d128_h2_f32_rope_qknorm_sink_biaskv_noprobs",
-                                           "d256_h2_hd128_f32_noin_noout_nomask_noprobs"),
+                                           "d256_h2_hd128_f32_noin_noout_nomask_noprobs",
+                                           "d128_h4_kv2_f32_scores_biaskv_cache"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace

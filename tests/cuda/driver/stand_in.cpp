@@ -25,6 +25,24 @@ enum : int {
     kNotFound = 500,
 };
 
+constexpr int kHostMemory = 1;  // of a 2-D copy
+
+// CUDA_MEMCPY2D, whose places in rows and arrays are not used.
+struct Copy2D {
+    size_t from_x, from_y;
+    int from_type;
+    const void* from_host;
+    uint64_t from_device;
+    void* from_array;
+    size_t from_pitch;
+    size_t to_x, to_y;
+    int to_type;
+    void* to_host;
+    uint64_t to_device;
+    void* to_array;
+    size_t to_pitch, width, height;
+};
+
 struct Context {
     int device = 0;
     int64_t references = 0;  // of a primary one
@@ -447,6 +465,39 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
     if (const int result = check_copy("a copy", from, bytes); result != kSuccess) return result;
     do_work(current());
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return kSuccess;
+}
+
+int cuMemcpy2DAsync_v2(const Copy2D* copy, void*) {
+    const Call call("cuMemcpy2DAsync_v2");
+    if (!call) return call.result();
+    constexpr size_t kMostPitch = 0x7fffffff;
+    if (copy->width > copy->from_pitch || copy->width > copy->to_pitch || copy->from_pitch > kMostPitch ||
+        copy->to_pitch > kMostPitch || copy->width == 0 || copy->height == 0) {
+        return fault(kInvalidValue, "a 2-D copy whose rows overlap, are too far apart or are none");
+    }
+    const bool from_here = copy->from_type == kHostMemory, to_here = copy->to_type == kHostMemory;
+    const auto from = from_here ? reinterpret_cast<uintptr_t>(copy->from_host) : uintptr_t{copy->from_device};
+    const auto to = to_here ? reinterpret_cast<uintptr_t>(copy->to_host) : uintptr_t{copy->to_device};
+    for (size_t row = 0; row < copy->height; ++row) {
+        const uintptr_t row_from = from + row * copy->from_pitch, row_to = to + row * copy->to_pitch;
+        for (const auto& [address, here] : {std::pair{row_from, from_here}, std::pair{row_to, to_here}}) {
+            if (here) continue;
+            if (const int result = check_copy("a 2-D copy", address, copy->width); result != kSuccess)
+                return result;
+        }
+        if (row == 0) do_work(current());
+        std::memmove(reinterpret_cast<void*>(row_to), reinterpret_cast<const void*>(row_from), copy->width);
+    }
+    return kSuccess;
+}
+
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void*) {
+    const Call call("cuMemsetD8Async");
+    if (!call) return call.result();
+    if (const int result = check_copy("a memset", to, bytes); result != kSuccess) return result;
+    do_work(current());
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
     return kSuccess;
 }
 

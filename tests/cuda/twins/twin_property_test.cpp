@@ -6,6 +6,7 @@
 
 #include "compiler/device_call.h"
 #include "compiler/verify_layer.h"
+#include "tests/harness/cached_run.h"
 #include "tests/harness/layer_call.h"
 #include "tests/harness/layer_run.h"
 #include "tests/harness/libraries.h"
@@ -43,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, RandomCallsOnDevice,
                          ::testing::Values("d48_h3_f32_nomask", "d64_h4_kv2_f32_noprobs",
                                            "d40_h2_hd20_vhd40_f32_biaskv_zeroattn_sink",
                                            "d32_h2_f32_alibi_softcap_scores", "d32_h2_f32_qknorm_rope",
-                                           "d64_h4_f32_noin_noout_ropepairs"),
+                                           "d64_h4_f32_noin_noout_ropepairs", "d32_h2_f32_qknorm_rope_cache"),
                          name_of);
 
 LayerCall padded_call() {
@@ -110,6 +111,123 @@ TEST(LayersOnDevice, HaveTheSameOutWithMoreOutputs) {
     const RunResult plain = run_call(call, kOnDevice);
     call.probs = call.probs_averaged = call.lse = true;
     EXPECT_TRUE(same_bits(plain, run_call(call, kOnDevice)));
+}
+
+// ---- Calls that share a cache
+
+LayerCall self_attention(std::string_view problem, uint64_t seed) {
+    LayerCall call = random_call(problem, seed);
+    call.key = {}, call.value = {};
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    return call;
+}
+LayerCall appended(const LayerCall& call, int64_t first, int64_t count) {
+    return part_of(call, {first, count, first, count});
+}
+// The same queries with all keys given.
+LayerCall whole(const LayerCall& call, int64_t first, int64_t count) {
+    LayerCall all = call;
+    all.key = call.query;
+    return part_of(all, {first, count, 0, first + count});
+}
+
+constexpr attnc_cache_kind kKinds[] = {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING, ATTNC_CACHE_PAGED};
+
+class CachesOnDevice : public ::testing::TestWithParam<attnc_cache_kind> {
+protected:
+    // A ring has gone round before the end.
+    CachedLayer cached(const LayerCall& call, int64_t slots = 2) const {
+        const int64_t capacity = GetParam() == ATTNC_CACHE_RING ? 96 : 150;
+        return {twin_library_of(call.config), call, {GetParam(), slots, capacity}, kDevice};
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, CachesOnDevice, ::testing::ValuesIn(kKinds), [](const auto& test) {
+    return test.param == ATTNC_CACHE_SLOTS ? "Slots" : test.param == ATTNC_CACHE_RING ? "Ring" : "Paged";
+});
+
+constexpr const char* kCachedProblem = "d32_h4_kv2_f32_cache_page16:b2_q150_kv150";
+
+// Prefill in chunks and steps of generation: each is the call with all its keys given.
+TEST_P(CachesOnDevice, ChunksHaveTheBitsOfCallsWithAllKeys) {
+    ATTNC_SKIP_WITHOUT_TWINS();
+    LayerCall call = self_attention(kCachedProblem, 11);
+    call.window_left = 60;
+    call.lse = call.probs = true;
+    call.bias = random_array({2, 1, 150, 150}, 12, 2);
+    CachedLayer layer = cached(call);
+    int64_t first = 0;
+    for (const int64_t count : {33, 1, 1, 30, 1, 17, 1, 36, 1, 1, 28}) {
+        const RunResult got = layer.append(appended(call, first, count));
+        ASSERT_EQ(got.status, ATTNC_OK) << got.error;
+        EXPECT_TRUE(same_bits(got, layer.plain(whole(call, first, count)))) << count << " from " << first;
+        first += count;
+    }
+    EXPECT_EQ(first, 150);
+    EXPECT_EQ(layer.length(1), 150);
+}
+
+TEST_P(CachesOnDevice, StepsMatchTheReference) {
+    ATTNC_SKIP_WITHOUT_TWINS();
+    LayerCall call = self_attention("d32_h4_kv2_f32_biaskv_sink_cache_page16:b2_q90_kv90", 13);
+    call.window_left = 50;
+    call.lse = true;
+    CachedLayer layer = cached(call);
+    int64_t first = 0;
+    for (const int64_t count : {40, 1, 1, 20, 1, 27}) {
+        const LayerCall all = whole(call, first, count);
+        EXPECT_TRUE(matches_reference(all, layer.append(appended(call, first, count)), kOnDevice))
+            << count << " from " << first;
+        first += count;
+    }
+}
+
+// Sequences of lengths of their own, in any slots, as each would be alone.
+TEST_P(CachesOnDevice, SequencesDoNotDependOnEachOther) {
+    ATTNC_SKIP_WITHOUT_TWINS();
+    LayerCall call = self_attention("d32_h4_kv2_f32_cache_page16:b3_q70_kv70", 14);
+    call.window_left = 60;
+    CachedLayer together = cached(call, 5), apart = cached(call, 3);
+    const std::vector<int64_t> slots = {4, 0, 2};
+    for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 40}, {40, 1}, {41, 29}}) {
+        LayerCall part = appended(call, first, count);
+        if (count > 1) part.key_lengths = part.query_lengths = {{3}, {count, count, count}};
+        const RunResult got = together.append(part, slots);
+        ASSERT_EQ(got.status, ATTNC_OK) << got.error;
+        for (int64_t b = 0; b < 3; ++b) {
+            const RunResult alone = apart.append(item_of(part, b), {b});
+            const auto begin = got.out.begin() + b * count * 32;
+            EXPECT_TRUE(same_bits({begin, begin + count * 32}, alone.out))
+                << "item " << b << " from " << first;
+        }
+    }
+}
+
+TEST_P(CachesOnDevice, AMemoryIsDirectCrossAttention) {
+    ATTNC_SKIP_WITHOUT_TWINS();
+    LayerCall call = random_call("d32_h2_kdim20_vdim24_f32_cache_page16:b3_q20_kv90", 15);
+    call.window_left = 80;
+    call.key_lengths = {{3}, {90, 50, 1}};
+    call.probs = call.lse = true;
+    CachedLayer layer = cached(call, 3);
+    const RunResult memory = layer.memory(call);
+    ASSERT_EQ(memory.status, ATTNC_OK) << memory.error;
+    for (const int64_t queries : {20, 3, 1}) {
+        const LayerCall part = part_of(call, {0, queries, 0, 90});
+        EXPECT_TRUE(same_bits(layer.read(part), layer.plain(part))) << queries << " queries";
+    }
+}
+
+TEST(SlotsOnDevice, ReorderedSequencesAreFreshOnes) {
+    ATTNC_SKIP_WITHOUT_TWINS();
+    const LayerCall call = self_attention("d32_h4_kv2_f32_cache_page16:b3_q60_kv60", 16);
+    const CacheShape shape = {ATTNC_CACHE_SLOTS, 3, 64};
+    const attnc_library* const library = twin_library_of(call.config);
+    CachedLayer beams(library, call, shape, kDevice), fresh(library, call, shape, kDevice);
+    ASSERT_EQ(beams.append(appended(call, 0, 40)).status, ATTNC_OK);
+    ASSERT_EQ(fresh.append(appended(call, 0, 40), {2, 0, 1}).status, ATTNC_OK);
+    const int64_t from[] = {1, 2, 0};
+    ASSERT_EQ(attnc_cache_reorder(beams.cache(), from, 3, nullptr), ATTNC_OK);
+    EXPECT_TRUE(same_bits(beams.append(appended(call, 40, 1)), fresh.append(appended(call, 40, 1))));
 }
 
 }  // namespace
