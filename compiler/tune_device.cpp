@@ -78,15 +78,12 @@ struct Start {
     CudaSchedule schedule;
     std::string origin;
 };
+// Not what a build would take: the model tells schedules apart without having run them, and what it finds shouldn't depend on
+// what it found for other layers before.
 Start start_of(const TunedLayer& layer, int architecture, const DeviceTuneRequest& request) {
     const std::string& text = request.options.schedule;
-    if (text.empty()) {
-        const FoundCudaSchedule found = look_up_layer(layer, architecture, request.database);
-        return {found.schedule,
-                found.record ? fmt::format("record of {}: {}", found.file, describe_record(*found.record))
-                             : std::string("built-in default")};
-    }
     const CudaSchedule schedule = parse_cuda_schedule(text, default_cuda_schedule(layer.config));
+    if (text.empty()) return {schedule, "built-in default"};
     const std::string fault = cuda_schedule_fault(schedule, layer.config, of_cubins(architecture));
     if (!fault.empty()) throw ConfigError(fault);
     return {schedule, fmt::format("built-in default, then {}", text)};

@@ -274,7 +274,7 @@ TEST(LookUpDevice, TakesWhatEveryArchitectureOfTheLibraryCanRun) {
     EXPECT_EQ(
         both.steps.front().outcome,
         "refused: d512_h8_f32 at b1_q128_kv128 b32_q50_kv50 on NVIDIA A100, estimate, 2026-03-01 (attend: a "
-        "block takes 92160 bytes of shared memory, 65536 are there on sm_75)");
+        "block takes 73728 bytes of shared memory, 65536 are there on sm_75)");
 }
 
 // An architecture is the machine: what was measured on one device of it comes before what was estimated for another.
