@@ -20,13 +20,14 @@ public:
         }
     }
     std::map<std::string, std::string> environment() const { return {{"PATH", folder_.path().string()}}; }
-    // A shell script that runs as ptxas; $4 is the output.
-    void add_ptxas(const std::string& script) const {
+    // A shell script that runs as ptxas; $2 is the PTX, $4 the output. What another one made is in the tests' kernel cache under
+    // its version.
+    void add_ptxas(const std::string& script, const std::string& version = "1.2.3") const {
         const std::filesystem::path file = folder_.path() / "ptxas";
         std::ofstream(file) << "#!/bin/sh\n"
                                "if [ \"$1\" = --version ]; then\n"
-                               "  echo 'Cuda compilation tools, release 1.2, V1.2.3'; exit 0\n"
-                               "fi\n"
+                               "  echo 'Cuda compilation tools, release 1.2, V"
+                            << version << "'; exit 0\nfi\n"
                             << script << "\n";
         std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     }
