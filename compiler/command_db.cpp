@@ -77,6 +77,16 @@ std::string milliseconds(const TuningRecord& record, const Sizes& sizes) {
                        100 * call->second.spread, call->second.probe_gflops);
 }
 
+std::string threads_text(const TuningRecord& record) {
+    if (is_of_device(record)) return "";
+    return fmt::format("{} thread{}  ", record.threads, ending(static_cast<size_t>(record.threads)));
+}
+
+std::string assembled_text(const AssembledKernel& kernel) {
+    return fmt::format("{} registers, {} bytes spilled, {} bytes of shared memory", kernel.registers,
+                       kernel.spill_bytes, kernel.shared_bytes);
+}
+
 void list(const ListOptions& options) {
     const std::string config = options.config.empty() ? "" : to_string(parse_config(options.config));
     for (const fs::path& file : chosen_files(options.files)) {
@@ -85,11 +95,14 @@ void list(const ListOptions& options) {
         for (const TuningRecord& record : database.records()) {
             if (!config.empty() && to_string(record.config) != config) continue;
             if (!options.target.empty() && record.target != options.target) continue;
-            fmt::print("{}  {}  {} thread{}  {}  {}  attnc {}  {}\n", to_string(record.config), record.target,
-                       record.threads, ending(static_cast<size_t>(record.threads)), record.effort,
-                       record.date.substr(0, 10), record.attnc, record.machine.cpu);
+            fmt::print("{}  {}  {}{}  {}  attnc {}  {}\n", to_string(record.config), record.target,
+                       threads_text(record), record.effort, record.date.substr(0, 10), record.attnc,
+                       record.machine.cpu);
             for (const Sizes& sizes : record.sizes) {
                 fmt::print("  {:<20}{}\n", to_string(sizes), milliseconds(record, sizes));
+            }
+            for (const auto& [kernel, result] : record.kernels) {
+                if (result.assembled) fmt::print("  {:<20}{}\n", kernel, assembled_text(*result.assembled));
             }
         }
     }
@@ -101,7 +114,7 @@ void add_list(CLI::App& db) {
     command->add_option("file", options->files,
                         "Files of records; default: the project's attnc.tuning.jsonl");
     command->add_option("--config", options->config, "Only those of this layer: d512_h8_f32");
-    command->add_option("--target", options->target, "Only those of this instruction set");
+    command->add_option("--target", options->target, "Only those of this instruction set, or device");
     command->footer("Example:\n  attnc db list attnc.tuning.jsonl --config d512_h8_f32");
     command->callback([options] { list(*options); });
 }

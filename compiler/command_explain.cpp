@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@
 #include "compiler/targets.h"
 #include "compiler/tuning_options.h"
 #include "runtime/kernel_abi.h"
-#include "schedules/cuda_model.h"
+#include "schedules/cuda_search.h"
 
 namespace attnc {
 
@@ -29,7 +28,7 @@ struct Options {
     std::string kernel_cache;
 };
 
-void print_steps(const FoundSchedule& found) {
+void print_steps(const FoundRecord& found) {
     for (const LookupStep& step : found.steps) {
         fmt::print("  {} {}: {}\n", step.taken ? "->" : "  ", step.asked, step.outcome);
     }
@@ -51,7 +50,8 @@ void print_schedule(const CpuSchedule& schedule) {
 }
 
 // Whether its kernels are those that were measured: compiled for this answer alone.
-CheckedRecord checked_record(PlannedTarget& planned, const Config& config, const Options& options) {
+template <class Planned>
+CheckedRecord checked_record(Planned& planned, const Config& config, const Options& options) {
     const TemporaryFolder folder(system_temporary_folder());
     Progress progress("compiling kernels");
     const WorkerOptions workers = {.attnc = own_installation().command,
@@ -62,31 +62,67 @@ CheckedRecord checked_record(PlannedTarget& planned, const Config& config, const
     return compile_and_compare(planned, config, versions_of(workers.attnc), workers);
 }
 
-// What a block of threads takes, and how fast the model takes it to be on sm_80: what the choice is by.
-void explain_device(const Config& config, const DeviceTarget& target) {
-    const PlannedDevice planned = plan_device(config, target, "");
-    fmt::print("\n{}: {}, by the model of what a kernel takes and does; there are no records for devices\n",
-               target.name, planned.schedule_origin);
-    std::vector<int> architectures = target.architectures;
-    if (architectures.empty()) architectures = {80, 90};
+// Where the schedule is from, and whether its kernels are still those of the record.
+template <class Planned>
+void print_origin(Planned& planned, const Config& config, const Options& options) {
+    print_steps(planned.found);
+    if (!planned.found.record) return;
+    const CheckedRecord checked = checked_record(planned, config, options);
+    fmt::print("  record {}{}{}\n", state_name(checked.state), checked.reason.empty() ? "" : ": ",
+               checked.reason);
+}
+
+// What a block of threads takes, and what the model expects of many blocks: what the choice is by.
+void print_device_kernels(const Config& config, const CudaSchedule& schedule,
+                          const std::vector<int>& architectures) {
     fmt::print("  {:<20}{:>8}{:>10}{:>8}", "kernel", "threads", "registers", "shared");
     for (const int architecture : architectures)
         fmt::print("{:>16}", fmt::format("peak of sm_{}", architecture));
     fmt::print("\n");
-    for (const int kernel :
-         {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
-          ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
-        const CudaResources taken = cuda_resources(planned.schedule, config, kernel);
+    for (const int kernel : scheduled_kernels(config)) {
+        const CudaResources taken = cuda_resources(schedule, config, kernel);
         fmt::print("  {:<20}{:>8}{:>10}{:>8}", kernel_name(kernel), taken.threads, taken.registers,
                    taken.shared_bytes);
         for (const int architecture : architectures) {
-            const CudaModel model = cuda_model(planned.schedule, config, kernel, cuda_device(architecture));
+            const CudaModel model = cuda_model(schedule, config, kernel, cuda_device(architecture));
             fmt::print("{:>15.0f}%", 100 * model.expected_fraction);
         }
         fmt::print("\n");
     }
-    std::istringstream fields(to_string(planned.schedule));
-    for (std::string field; std::getline(fields, field, ',');) fmt::print("  {}\n", field);
+}
+
+// The model's expectation of a call without masks.
+void print_launches(const Config& config, const CudaSchedule& schedule, const Sizes& sizes,
+                    int architecture) {
+    const CudaDevice device = cuda_device(architecture);
+    fmt::print("  at {} on sm_{} ({}), by the model:\n", to_string(sizes), architecture, device.name);
+    fmt::print("    {:<18}{:>8}{:>8}{:>12}{:>8}  {}\n", "launch", "blocks", "waves", "cycles", "peak",
+               "limited by");
+    std::vector<int> kernels = {attention_kernel(schedule, config, sizes)};
+    if (config.in_proj) kernels.insert(kernels.begin(), ATTNC_KERNEL_PROJECT_HEADS);
+    if (config.out_proj) kernels.push_back(ATTNC_KERNEL_PROJECT_OUT);
+    for (const int kernel : kernels) {
+        for (const CudaLaunch& launch : launches_of(schedule, config, kernel, sizes)) {
+            const CudaTime time = launch_time(launch, schedule, config, device);
+            fmt::print("    {:<18}{:>8}{:>8}{:>12.0f}{:>7.1f}%  {}\n", kernel_name(kernel), launch.blocks,
+                       time.waves, time.cycles, 100 * time.fraction, time.limit);
+        }
+    }
+}
+
+void explain_device(const Config& config, const std::vector<Sizes>& sizes, const DeviceTarget& target,
+                    const BuildTuning& tuning, const Options& options) {
+    PlannedDevice planned = plan_device(config, target, tuning, "");
+    fmt::print("\n{}: {}\n", target.name, planned.schedule_origin);
+    print_origin(planned, config, options);
+    std::vector<int> architectures = target.architectures;
+    if (architectures.empty()) architectures = {80, 90};
+    print_device_kernels(config, planned.schedule, architectures);
+    for (const Sizes& entry : sizes) {
+        for (const int architecture : architectures)
+            print_launches(config, planned.schedule, entry, architecture);
+    }
+    for (const auto& [name, value] : fields_of(planned.schedule)) fmt::print("  {}:{}\n", name, *value);
 }
 
 void explain(const Options& options) {
@@ -100,16 +136,11 @@ void explain(const Options& options) {
     for (const std::string& target : targets.cpus) {
         PlannedTarget planned = plan_target(config, target, tuning, "");
         fmt::print("\n{}: {}\n", target, planned.schedule_origin);
-        print_steps(planned.found);
-        if (planned.found.record) {
-            const CheckedRecord checked = checked_record(planned, config, options);
-            fmt::print("  record {}{}{}\n", state_name(checked.state), checked.reason.empty() ? "" : ": ",
-                       checked.reason);
-        }
+        print_origin(planned, config, options);
         print_forms(config, planned.schedule, sizes);
         print_schedule(planned.schedule);
     }
-    if (targets.device) explain_device(config, *targets.device);
+    if (targets.device) explain_device(config, sizes, *targets.device, tuning, options);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "compiler/subprocess.h"
 #include "compiler/targets.h"
 #include "compiler/tree.h"
+#include "compiler/tune_device.h"
 #include "compiler/tune_display.h"
 #include "compiler/tune_export.h"
 #include "compiler/tune_here.h"
@@ -232,6 +233,20 @@ void import_results(const Options& options, const fs::path& database) {
                     count.kept, database.string()));
 }
 
+void run_for_devices(const Options& options, const std::vector<TunedLayer>& layers,
+                     const fs::path& database) {
+    if (options.mpi || !options.export_folder.empty() || !options.report.empty())
+        throw UsageError("--mpi, --export and --report are for CPUs: nothing is run for a device");
+    const DeviceTuneRequest request = {.layers = layers,
+                                       .options = options,
+                                       .database = database,
+                                       .cache = options.kernel_cache,
+                                       .installation = own_installation(),
+                                       .version = kVersion,
+                                       .say = say};
+    options.lookup_only ? show_device_lookups(request) : tune_devices(request);
+}
+
 void run(const Options& options) {
     if (options.under_rank) end_with_parent();
     std::unique_ptr<RankLink> link;
@@ -249,6 +264,10 @@ void run(const Options& options) {
     const Effort effort = effort_by_name(options.effort);
     const double limit = options.time_limit.empty() ? -1 : parse_duration(options.time_limit);
     const std::vector<TunedLayer> all = layers_of(options.problems);
+    if (names_devices(options.target)) {
+        run_for_devices(options, shard_of(all, options.shard), database);
+        return;
+    }
     check_kernels(options.kernels, all);
     const std::vector<TunedLayer> layers = shard_of(all, options.shard);
     if (!options.export_folder.empty()) {
@@ -301,7 +320,8 @@ void add_tune_command(CLI::App& app) {
         "File with what was measured, from which the next run goes on; default: FILE.journal beside the "
         "database");
     command->add_option("--target", options->target,
-                        "Instruction set; default: the best that this machine runs");
+                        "Instruction set; default: the best that this machine runs. Or devices, with "
+                        "--effort estimate: cuda-sm_80,cuda-sm_90");
     command->add_option("--threads", options->threads, "Threads that share a call; default: 1")
         ->check(CLI::Range(1, 1024));
     command
@@ -361,6 +381,7 @@ void add_tune_command(CLI::App& app) {
         "d768_h12_f32:b1_q384_kv384\n"
         "  attnc tune d512_h8_f32:b1_q128_kv128 --target x86-64-linux-avx2-fma-f16c --export runner\n"
         "  attnc tune --import results.txt --db attnc.tuning.jsonl\n"
+        "  attnc tune d512_h8_f32:b1_q128_kv128 --target cuda-sm_80,cuda-sm_90 --effort estimate\n"
         "Stopped at any moment, it leaves the best so far in the database; the next run measures nothing "
         "again.");
     command->callback([options] { run(*options); });

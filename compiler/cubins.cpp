@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <regex>
 #include <stdexcept>
 
 #include "compiler/files.h"
@@ -27,17 +30,32 @@ std::string version_in(const std::string& output) {
     return output.substr(begin, output.find_first_of(" \n", begin) - begin);
 }
 
-void run_ptxas(const Ptxas& ptxas, const fs::path& ptx, int architecture, const fs::path& cubin,
-               std::chrono::seconds time_limit) {
-    const ProcessResult result =
-        run_process({ptxas.program.string(), fmt::format("-arch=sm_{}", architecture), ptx.string(), "-o",
-                     cubin.string()},
-                    time_limit);
-    if (result.succeeded() && fs::exists(cubin)) return;
+// Returns what it reported, with -v among `options`.
+std::string run_ptxas(const Ptxas& ptxas, const fs::path& ptx, int architecture, const fs::path& cubin,
+                      std::chrono::seconds time_limit, const std::vector<std::string>& options = {}) {
+    std::vector<std::string> command = {ptxas.program.string(), fmt::format("-arch=sm_{}", architecture),
+                                        ptx.string(), "-o", cubin.string()};
+    command.insert(command.end(), options.begin(), options.end());
+    const ProcessResult result = run_process(command, time_limit);
+    if (result.succeeded() && fs::exists(cubin)) return result.output;
     std::string reason = last_line(result.output);
     if (reason.empty()) reason = describe_failure(result, time_limit);
     throw std::runtime_error(
         fmt::format("ptxas makes no cubin for sm_{} of {}: {}", architecture, ptx.stem().string(), reason));
+}
+
+// The largest number that stands before `words`, or behind them; -1: none does.
+int64_t number_beside(const std::string& text, const std::string& before, const std::string& behind) {
+    int64_t most = -1;
+    const std::regex pattern(before + "([0-9]{1,15})" + behind);
+    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end; ++found)
+        most = std::max(most, static_cast<int64_t>(std::stoll((*found)[1])));
+    return most;
+}
+
+// The text names all that decides what an assembler makes of it.
+std::string cache_key(const char* of, const Ptxas& ptxas, int architecture, const fs::path& ptx) {
+    return fmt::format("{}\n{}\n{}\n{}", of, ptxas.version, architecture, read_file(ptx));
 }
 
 Cubin assemble(const CompiledKernel& kernel, int architecture, const Ptxas& ptxas, const KernelCache* cache,
@@ -46,8 +64,7 @@ Cubin assemble(const CompiledKernel& kernel, int architecture, const Ptxas& ptxa
     Cubin cubin = {
         .architecture = architecture,
         .file = fs::path(kernel.object).replace_extension(fmt::format(".sm_{}.cubin", architecture))};
-    // The text names all that decides the cubin but the assembler.
-    const std::string key = fmt::format("cubin\n{}\n{}\n{}", ptxas.version, architecture, read_file(ptx));
+    const std::string key = cache_key("cubin", ptxas, architecture, ptx);
     if (cache != nullptr) {
         if (const auto bytes = cache->take_bytes(key)) write_file(cubin.file, *bytes);
     }
@@ -84,6 +101,38 @@ void assemble_cubins(const std::vector<CompiledKernel*>& kernels, const std::vec
         const size_t which = n % architectures.size();
         kernel.cubins[which] = assemble(kernel, architectures[which], ptxas, cache.get(), options);
     });
+}
+
+AssembledKernel assemble_kernel(const CompiledKernel& kernel, int architecture, int64_t shared_bytes,
+                                const Ptxas& ptxas, const CompilerVersions& versions,
+                                const WorkerOptions& options) {
+    const fs::path ptx = device_code_file(kernel.object);
+    std::unique_ptr<KernelCache> cache;
+    if (!options.cache.empty()) cache = std::make_unique<KernelCache>(options.cache, versions);
+    const std::string key = cache_key("report", ptxas, architecture, ptx);
+    std::optional<std::string> report;
+    if (cache) report = cache->take_bytes(key);
+    if (!report) {
+        const fs::path cubin = fs::path(kernel.object).replace_extension(".cubin");
+        report = run_ptxas(ptxas, ptx, architecture, cubin, options.time_limit, {"-v"});
+        if (cache) cache->add_bytes(key, *report);
+    }
+    AssembledKernel made = parse_assembler_report(*report);
+    made.shared_bytes += shared_bytes;
+    return made;
+}
+
+AssembledKernel parse_assembler_report(const std::string& report) {
+    AssembledKernel made = {.registers = number_beside(report, "Used ", " registers"),
+                            .spill_bytes = std::max(number_beside(report, "", " bytes spill stores"),
+                                                    number_beside(report, "", " bytes spill loads")),
+                            .stack_bytes = number_beside(report, "", " bytes stack frame"),
+                            .shared_bytes = std::max<int64_t>(number_beside(report, "", " bytes smem"), 0)};
+    if (made.registers < 1 || made.spill_bytes < 0 || made.stack_bytes < 0) {
+        throw std::runtime_error(
+            fmt::format("ptxas -v reports no registers and spills: {}", last_line(report)));
+    }
+    return made;
 }
 
 }  // namespace attnc

@@ -22,17 +22,36 @@ FoundSchedule find_schedule(const Config& config, const std::string& target, con
     return found;
 }
 
+// The twin for tests has no records.
+FoundCudaSchedule find_device_schedule(const Config& config, const DeviceTarget& target,
+                                       const BuildTuning& tuning, const std::string& overrides) {
+    if (overrides.empty() && tuning.looked_up && target.is_cuda())
+        return look_up_device({config, target.architectures, tuning.sizes}, tuning.sources);
+    return {{}, parse_cuda_schedule(overrides, default_cuda_schedule(config))};
+}
+
 std::string describe_origin(const std::string& option, const std::string& overrides) {
     return overrides.empty() ? "built-in default"
                              : fmt::format("built-in default, then {} {}", option, overrides);
 }
 
-std::string describe_origin(const FoundSchedule& found, const std::string& overrides) {
-    if (!found.record) return describe_origin("--schedule", overrides);
+std::string describe_origin(const FoundRecord& found, const std::string& option,
+                            const std::string& overrides) {
+    if (!found.record) return describe_origin(option, overrides);
     return fmt::format("record of {}: {}", found.file, describe_record(*found.record));
 }
 
-// The CPU's kernel whose parameters a device's kernel has; -1: none.
+}  // namespace
+
+KernelJob kernel_job(const Config& config, const std::string& target, const CpuSchedule& schedule,
+                     int kernel) {
+    return {.kernel = kernel_name(kernel),
+            .config = kernel_config(config, kernel),
+            .schedule = to_string(schedule, kernel),
+            .target = target,
+            .symbol = kernel_symbol(kernel, target)};
+}
+
 int scheduled_as(int kernel) {
     switch (kernel) {
         case ATTNC_DEVICE_KERNEL_PROJECT_HEADS:
@@ -54,28 +73,18 @@ int scheduled_as(int kernel) {
     }
 }
 
-KernelJob device_job(const Config& config, const PlannedDevice& device, int kernel) {
+KernelJob device_job(const Config& config, const std::string& halide_target, const CudaSchedule& schedule,
+                     int kernel) {
     KernelJob job = {.kernel = device_kernel_name(kernel),
                      .config = device_kernel_config(config, kernel),
                      .schedule = "",
-                     .target = device.target.halide,
+                     .target = halide_target,
                      .symbol = device_kernel_symbol(kernel)};
     const int scheduled = scheduled_as(kernel);
     if (scheduled < 0) return job;
-    job.schedule = to_string(device.schedule);
-    job.registers = cuda_resources(device.schedule, config, scheduled).registers;
+    job.schedule = to_string(of_kernel(schedule, config, scheduled));
+    job.registers = cuda_resources(schedule, config, scheduled).registers;
     return job;
-}
-
-}  // namespace
-
-KernelJob kernel_job(const Config& config, const std::string& target, const CpuSchedule& schedule,
-                     int kernel) {
-    return {.kernel = kernel_name(kernel),
-            .config = kernel_config(config, kernel),
-            .schedule = to_string(schedule, kernel),
-            .target = target,
-            .symbol = kernel_symbol(kernel, target)};
 }
 
 PlannedTarget plan_target(const Config& config, const std::string& target, const BuildTuning& tuning,
@@ -85,7 +94,7 @@ PlannedTarget plan_target(const Config& config, const std::string& target, const
     planned.features = cpu_features(target);
     planned.found = find_schedule(config, target, tuning, overrides);
     planned.schedule = planned.found.schedule;
-    planned.schedule_origin = describe_origin(planned.found, overrides);
+    planned.schedule_origin = describe_origin(planned.found, "--schedule", overrides);
     check_schedule(planned.schedule, config, target);
     for (int kernel : kernels_of(config)) {
         if (!has_kernel(planned.schedule, kernel)) continue;
@@ -97,17 +106,19 @@ PlannedTarget plan_target(const Config& config, const std::string& target, const
     return planned;
 }
 
-PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const std::string& overrides) {
+PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const BuildTuning& tuning,
+                          const std::string& overrides) {
     PlannedDevice planned;
     planned.target = target;
-    planned.schedule = parse_cuda_schedule(overrides, default_cuda_schedule(config));
-    planned.schedule_origin = describe_origin("--cuda-schedule", overrides);
+    planned.found = find_device_schedule(config, target, tuning, overrides);
+    planned.schedule = planned.found.schedule;
+    planned.schedule_origin = describe_origin(planned.found, "--cuda-schedule", overrides);
     // The twin for tests has no device that limits it.
     if (target.is_cuda()) check_cuda_schedule(planned.schedule, config, target.halide);
     for (const int kernel : device_kernels_of(config)) {
         PlannedKernel entry;
         entry.kernel = kernel;
-        entry.job = device_job(config, planned, kernel);
+        entry.job = device_job(config, target.halide, planned.schedule, kernel);
         planned.kernels.push_back(std::move(entry));
     }
     return planned;
@@ -144,7 +155,7 @@ LibraryPlan plan_library(const BuildRequest& request) {
         identity += fmt::format("{} {}\n", target, to_string(plan.targets.back().schedule));
     }
     if (targets.device) {
-        plan.device = plan_device(plan.config, *targets.device, request.cuda_schedule);
+        plan.device = plan_device(plan.config, *targets.device, request.tuning, request.cuda_schedule);
         identity += fmt::format("{} {}\n", targets.device->halide, to_string(plan.device->schedule));
         for (const int architecture : targets.device->architectures)
             identity += fmt::format("sm_{}\n", architecture);

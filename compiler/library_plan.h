@@ -35,7 +35,8 @@ struct PlannedTarget {
 struct PlannedDevice {
     DeviceTarget target;
     CudaSchedule schedule;
-    std::string schedule_origin;  // as above
+    FoundCudaSchedule found;  // as above
+    std::string schedule_origin;
     std::vector<PlannedKernel> kernels;
 };
 
@@ -59,8 +60,9 @@ LibraryPlan plan_library(const BuildRequest& request);
 PlannedTarget plan_target(const Config& config, const std::string& target, const BuildTuning& tuning,
                           const std::string& overrides);
 
-// The same for a device, whose schedules no record has.
-PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const std::string& overrides);
+// The same for a device.
+PlannedDevice plan_device(const Config& config, const DeviceTarget& target, const BuildTuning& tuning,
+                          const std::string& overrides);
 
 // All kernels of the library, those of CPUs first.
 std::vector<PlannedKernel*> kernels_of(LibraryPlan& plan);
@@ -68,5 +70,10 @@ std::vector<PlannedKernel*> kernels_of(LibraryPlan& plan);
 // How one kernel of a layer is compiled under a schedule.
 KernelJob kernel_job(const Config& config, const std::string& target, const CpuSchedule& schedule,
                      int kernel);
+// The same of a device (ATTNC_DEVICE_KERNEL_*), for DeviceTarget::halide.
+KernelJob device_job(const Config& config, const std::string& halide_target, const CudaSchedule& schedule,
+                     int kernel);
+// The CPU's kernel (ATTNC_KERNEL_*) whose parameters a device's kernel has; -1: it has none.
+int scheduled_as(int device_kernel);
 
 }  // namespace attnc

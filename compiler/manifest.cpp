@@ -74,21 +74,28 @@ Json sizes_json(const std::vector<Sizes>& sizes) {
 }
 
 // Nothing here depends on where files lie.
-Json record_json(const PlannedTarget& target, const Config& config) {
-    if (!target.found.record) return nullptr;
-    const TuningRecord& record = *target.found.record;
-    const CheckedRecord checked = compare_objects(target, config);
-    return {{"origin", origin_name(target.found.origin)},
-            {"file", target.found.file},
-            {"config", to_string(record.config)},
-            {"tuned_for", sizes_json(record.sizes)},
-            {"cpu", record.machine.cpu},
-            {"threads", record.threads},
-            {"effort", record.effort},
-            {"date", record.date},
-            {"attnc", record.attnc},
-            {"state", state_name(checked.state)},
-            {"reason", checked.reason}};
+template <class Planned>
+Json record_json(const Planned& planned, const Config& config) {
+    if (!planned.found.record) return nullptr;
+    const TuningRecord& record = *planned.found.record;
+    const CheckedRecord checked = compare_objects(planned, config);
+    Json json = {{"origin", origin_name(planned.found.origin)},
+                 {"file", planned.found.file},
+                 {"config", to_string(record.config)},
+                 {"tuned_for", sizes_json(record.sizes)}};
+    if (is_of_device(record)) {
+        json["target"] = record.target;
+        json["device"] = record.machine.cpu;
+    } else {
+        json["cpu"] = record.machine.cpu;
+        json["threads"] = record.threads;
+    }
+    json["effort"] = record.effort;
+    json["date"] = record.date;
+    json["attnc"] = record.attnc;
+    json["state"] = state_name(checked.state);
+    json["reason"] = checked.reason;
+    return json;
 }
 
 // Which kernels take which rows: in general, and at the sizes that are named.
@@ -144,7 +151,7 @@ Json device_kernel_json(const PlannedKernel& kernel) {
             {"ptx_bytes", info.device_code_bytes}, {"cubin_bytes", cubins}};
 }
 
-Json device_json(const PlannedDevice& device, const std::string& ptxas) {
+Json device_json(const PlannedDevice& device, const Config& config, const std::string& ptxas) {
     Json kernels = Json::array(), architectures = Json::array();
     for (const PlannedKernel& kernel : device.kernels) kernels.push_back(device_kernel_json(kernel));
     for (const int architecture : device.target.architectures)
@@ -156,6 +163,7 @@ Json device_json(const PlannedDevice& device, const std::string& ptxas) {
             {"layout", device_layout_json(device.schedule.layout)},
             {"schedule", to_string(device.schedule)},
             {"schedule_origin", device.schedule_origin},
+            {"record", record_json(device, config)},
             {"kernels", kernels}};
 }
 
@@ -188,15 +196,19 @@ std::string describe_forms(const Json& forms) {
     return text;
 }
 
+// Whether its code is that of the record, if there is one.
+std::string record_line(const Json& record) {
+    if (record.is_null()) return "";
+    const auto reason = record.at("reason").get<std::string>();
+    return fmt::format("  record    {}{}{}\n", record.at("state").get<std::string>(),
+                       reason.empty() ? "" : ": ", reason);
+}
+
 std::string describe_target(const Json& target) {
     std::string text = fmt::format("\n{}\n  schedule  {} ({})\n", target.at("name").get<std::string>(),
                                    target.at("schedule").get<std::string>(),
                                    target.at("schedule_origin").get<std::string>());
-    if (const Json& record = target.at("record"); !record.is_null()) {
-        text += fmt::format("  record    {}", record.at("state").get<std::string>());
-        const auto reason = record.at("reason").get<std::string>();
-        text += reason.empty() ? "\n" : fmt::format(": {}\n", reason);
-    }
+    text += record_line(target.at("record"));
     text += describe_forms(target.at("forms"));
     text += fmt::format("  {:<20}{:>10}{:>12}{:>10}\n", "kernel", "code", "scratch", "stack");
     for (const Json& kernel : target.at("kernels")) {
@@ -210,8 +222,9 @@ std::string describe_target(const Json& target) {
 std::string describe_device(const Json& device) {
     const Json& cubins = device.at("cubins");
     std::string text =
-        fmt::format("\n{}\n  schedule  {} ({})\n  code      PTX{}{}\n", device.at("name").get<std::string>(),
-                    device.at("schedule").get<std::string>(), device.at("schedule_origin").get<std::string>(),
+        fmt::format("\n{}\n  schedule  {} ({})\n{}  code      PTX{}{}\n",
+                    device.at("name").get<std::string>(), device.at("schedule").get<std::string>(),
+                    device.at("schedule_origin").get<std::string>(), record_line(device.at("record")),
                     cubins.empty() ? "" : "; cubins for ", cubins.empty() ? "" : joined(cubins));
     text += fmt::format("  {:<20}{:>10}{:>10}", "kernel", "host code", "ptx");
     for (const Json& name : cubins) text += fmt::format("{:>10}", name.get<std::string>());
@@ -242,7 +255,7 @@ std::string manifest_json(const LibraryPlan& plan) {
         {"tuned_for", sizes_json(plan.tuned_for)},
         {"targets", targets},
     };
-    if (plan.device) manifest["device"] = device_json(*plan.device, plan.ptxas);
+    if (plan.device) manifest["device"] = device_json(*plan.device, plan.config, plan.ptxas);
     return manifest.dump(2) + "\n";
 }
 

@@ -32,9 +32,15 @@ CheckedRecord check_record(const TuningRecord& record, const CompilerVersions& v
 // Of a planned target's record, for a layer of `config`, by the kernels that are compiled already. A record of another
 // configuration is compared in the kernels that both have.
 CheckedRecord compare_objects(const PlannedTarget& target, const Config& config);
+CheckedRecord compare_objects(const PlannedDevice& device, const Config& config);
 
 // The same where nothing is compiled yet: compiles what is compared.
 CheckedRecord compile_and_compare(PlannedTarget& target, const Config& config,
                                   const CompilerVersions& versions, const WorkerOptions& options);
+CheckedRecord compile_and_compare(PlannedDevice& device, const Config& config,
+                                  const CompilerVersions& versions, const WorkerOptions& options);
+
+// The hash that a record has of a compiled kernel: of its object, for a device with the PTX behind it.
+std::string code_hash(const CompiledKernel& kernel);
 
 }  // namespace attnc

@@ -114,11 +114,6 @@ std::vector<std::string> order_targets(std::vector<std::string> targets) {
     return targets;
 }
 
-const std::vector<int>& cuda_architectures() {
-    static const std::vector<int> architectures = {70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 120, 121};
-    return architectures;
-}
-
 ChosenTargets choose_targets(const std::vector<std::string>& names) {
     ChosenTargets chosen;
     for (const std::string& name : names) {

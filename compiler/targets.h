@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/cuda_devices.h"
+
 namespace attnc {
 
 // ATTNC_CPU_* bits that the target's code may use, with those that a feature implies. Throws ConfigError for a target
@@ -28,8 +30,6 @@ struct DeviceTarget {
     bool is_cuda() const { return halide.find("-cuda") != std::string::npos; }
 };
 inline constexpr const char* kCudaTarget = "cuda";
-
-const std::vector<int>& cuda_architectures();  // that cubins can be for, in ascending order
 
 // What a library is for: any of both, but one at least.
 struct ChosenTargets {

@@ -1,7 +1,6 @@
 #include "schedules/cuda_model.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/kernel_abi.h"
 
@@ -18,16 +17,8 @@ constexpr int64_t kAttendTemporaries = 72;
 constexpr int64_t kChainTemporaries = 16;  // with sums in shared memory: operands of a chain of four
 constexpr int64_t kChain = 4;
 
-bool is_projection(int kernel) {
-    return kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_OUT;
-}
-
 bool is_pairwise(int kernel) {
     return kernel == ATTNC_KERNEL_ATTEND_PROBS || kernel == ATTNC_KERNEL_ATTEND_SCORES;
-}
-
-bool is_masked(int kernel) {
-    return kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED;
 }
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -38,8 +29,9 @@ struct Project {
 };
 
 Project project_of(const CudaSchedule& schedule, int kernel) {
+    CudaParams all = schedule.params;
+    const CudaProjectParams params = project_params(all, kernel);
     const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
-    const CudaProjectParams& params = out ? schedule.params.project_out : schedule.params.project_heads;
     const int64_t panel = out ? schedule.layout.out_panel : schedule.layout.panel;
     return {.params = params,
             .threads = params.threads_x * params.threads_y,
@@ -58,11 +50,8 @@ struct Attend {
 };
 
 Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel) {
-    const CudaParams& all = schedule.params;
-    const CudaAttendParams& params = is_pairwise(kernel)                    ? all.attend_probs
-                                     : kernel == ATTNC_KERNEL_ATTEND_DECODE ? all.attend_decode
-                                     : is_masked(kernel)                    ? all.attend_masked
-                                                                            : all.attend;
+    CudaParams all = schedule.params;
+    const CudaAttendParams params = attend_params(all, kernel);
     const int64_t x = schedule.layout.threads_x, quads = kQuad * x;
     const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
     return {.params = params,
@@ -181,38 +170,14 @@ CudaResources cuda_resources(const CudaSchedule& schedule, const Config& config,
                                  : attend_resources(attend_of(schedule, config, kernel));
 }
 
-CudaDevice cuda_device(int capability) {
-    constexpr int64_t kKib = 1024;
-    CudaDevice device = {
-        .block_shared_bytes = 0, .shared_bytes = 0, .registers = 65536, .threads = 0, .blocks = 0};
-    const auto limits = [&](int64_t of_block, int64_t of_all, int64_t threads, int64_t blocks) {
-        device.block_shared_bytes = of_block * kKib;
-        device.shared_bytes = of_all * kKib;
-        device.threads = threads;
-        device.blocks = blocks;
-    };
-    if (capability == 75) {
-        limits(64, 64, 1024, 16);
-    } else if (capability == 80 || capability == 87) {
-        limits(163, 164, 2048, 32);
-    } else if (capability >= 90 && capability < 120) {
-        limits(227, 228, 2048, 32);
-    } else {
-        limits(99, 100, 1536, 24);
-    }
-    return device;
+double multiply_add_cycles(const CudaDevice& device) {
+    constexpr double kSchedulerLanes = 32;
+    return kSchedulerLanes * kSchedulers / static_cast<double>(device.lanes);
 }
 
-int cuda_capability(std::string_view target) {
-    constexpr std::string_view kName = "cuda_capability_";
-    if (target.find("-cuda") == std::string_view::npos) {
-        throw ConfigError("target '" + std::string(target) + "' is not one of CUDA");
-    }
-    const size_t at = target.find(kName);
-    if (at == std::string_view::npos) return 70;
-    int capability = 0;
-    std::from_chars(target.data() + at + kName.size(), target.data() + target.size(), capability);
-    return capability;
+double issue_cycles(const CudaModel& model, const CudaDevice& device) {
+    const double taken = multiply_add_cycles(device);
+    return model.instructions / taken + model.multiply_adds * (taken - 1 / taken);
 }
 
 CudaModel cuda_model(const CudaSchedule& schedule, const Config& config, int kernel,
@@ -226,14 +191,13 @@ CudaModel cuda_model(const CudaSchedule& schedule, const Config& config, int ker
                                      device.shared_bytes / (taken.shared_bytes + kSystemBytes),
                                      device.threads / (warps * kWarp), device.blocks});
     model.warps = blocks * warps;
-    // One warp leaves its scheduler waiting for its loads and barriers, many hide them for each other. The constant is a
-    // guess, to be replaced by measurements.
-    constexpr double kHalfHidden = 4;
+    // One warp leaves its scheduler waiting for its loads and barriers, many hide them for each other.
     const auto resident = static_cast<double>(model.warps);
     // Lanes of a block's last warp may have no thread.
     const double filled = static_cast<double>(taken.threads) / static_cast<double>(warps * kWarp);
+    const double multiply_adds = model.multiply_adds * multiply_add_cycles(device);
     model.expected_fraction =
-        filled * model.multiply_adds / model.instructions * resident / (resident + kHalfHidden);
+        filled * multiply_adds / issue_cycles(model, device) * resident / (resident + kHalfHiddenWarps);
     return model;
 }
 

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
+#include "schedules/cuda_devices.h"
 #include "schedules/cuda_params.h"
 
 namespace attnc {
@@ -20,17 +19,6 @@ struct CudaResources {
 // kernel: ATTNC_KERNEL_*, one that has parameters.
 CudaResources cuda_resources(const CudaSchedule& schedule, const Config& config, int kernel);
 
-// Limits of a block on an architecture, and what a multiprocessor has for all blocks on it.
-struct CudaDevice {
-    int64_t block_shared_bytes;  // of one block, opted in
-    int64_t shared_bytes, registers, threads, blocks;
-};
-// By compute capability: 80 is sm_80. For code that is not made for one (70), what all from 80 on have: sm_75 has 64 KiB
-// of shared memory, which heads of common sizes don't need.
-CudaDevice cuda_device(int capability);
-// The capability that a Halide target names, 70 if none. Throws ConfigError for a target that isn't one of CUDA.
-int cuda_capability(std::string_view target);
-
 // Counts of one thread for one step of the inner loop: of a projection `depth` inner features, of attention a block of keys.
 struct CudaModel {
     double multiply_adds, instructions;
@@ -40,5 +28,16 @@ struct CudaModel {
 };
 CudaModel cuda_model(const CudaSchedule& schedule, const Config& config, int kernel,
                      const CudaDevice& device);
+
+// A multiprocessor has four schedulers, each of which issues an instruction of a warp in a cycle.
+inline constexpr double kSchedulers = 4;
+// So many warps on a multiprocessor hide half of the cycles in which one waits for loads and barriers. A guess, to be
+// replaced by measurements.
+inline constexpr double kHalfHiddenWarps = 4;
+// Cycles for which a warp's multiply-add takes the lanes of its scheduler: 1 where it has 32 of them, 2 where it has 16.
+double multiply_add_cycles(const CudaDevice& device);
+// Cycles that one warp's share of a step takes its scheduler. Of two cycles of a multiply-add the second is taken to have room
+// for another instruction half of the time.
+double issue_cycles(const CudaModel& model, const CudaDevice& device);
 
 }  // namespace attnc

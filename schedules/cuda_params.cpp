@@ -8,6 +8,7 @@
 
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_model.h"
+#include "schedules/divisors.h"
 #include "schedules/schedule_text.h"
 
 namespace attnc {
@@ -22,49 +23,11 @@ constexpr int64_t kThreadRegisters = 255;
 constexpr std::array kProjectKernels = {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT};
 constexpr std::array kAttendKernels = {ATTNC_KERNEL_ATTEND, ATTNC_KERNEL_ATTEND_MASKED,
                                        ATTNC_KERNEL_ATTEND_PROBS, ATTNC_KERNEL_ATTEND_DECODE};
+constexpr std::array kScheduledKernels = {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT,
+                                          ATTNC_KERNEL_ATTEND,        ATTNC_KERNEL_ATTEND_MASKED,
+                                          ATTNC_KERNEL_ATTEND_PROBS,  ATTNC_KERNEL_ATTEND_DECODE};
 
 std::string number(int64_t value) { return std::to_string(value); }
-
-CudaProjectParams& project_params(CudaParams& params, int kernel) {
-    return kernel == ATTNC_KERNEL_PROJECT_OUT ? params.project_out : params.project_heads;
-}
-
-CudaAttendParams& attend_params(CudaParams& params, int kernel) {
-    if (kernel == ATTNC_KERNEL_ATTEND_MASKED) return params.attend_masked;
-    if (kernel == ATTNC_KERNEL_ATTEND_PROBS) return params.attend_probs;
-    if (kernel == ATTNC_KERNEL_ATTEND_DECODE) return params.attend_decode;
-    return params.attend;
-}
-
-// The one list of fields, in the order of the text form.
-ScheduleFields fields_of(CudaSchedule& schedule) {
-    CudaLayout& layout = schedule.layout;
-    ScheduleFields fields = {{"panel", &layout.panel},
-                             {"out_panel", &layout.out_panel},
-                             {"threads_x", &layout.threads_x},
-                             {"tile_kv", &layout.tile_kv},
-                             {"split_kv", &layout.split_kv}};
-    for (const int kernel : kProjectKernels) {
-        CudaProjectParams& params = project_params(schedule.params, kernel);
-        const std::string name = kernel_name(kernel);
-        fields.emplace_back(name + ".threads_x", &params.threads_x);
-        fields.emplace_back(name + ".threads_y", &params.threads_y);
-        fields.emplace_back(name + ".row_groups", &params.row_groups);
-        fields.emplace_back(name + ".depth", &params.depth);
-        fields.emplace_back(name + ".unroll", &params.unroll);
-        fields.emplace_back(name + ".register_state", &params.register_state);
-    }
-    for (const int kernel : kAttendKernels) {
-        CudaAttendParams& params = attend_params(schedule.params, kernel);
-        const std::string name = kernel_name(kernel);
-        fields.emplace_back(name + ".threads_y", &params.threads_y);
-        fields.emplace_back(name + ".depth", &params.depth);
-        fields.emplace_back(name + ".value_keys", &params.value_keys);
-        fields.emplace_back(name + ".unroll", &params.unroll);
-        fields.emplace_back(name + ".register_state", &params.register_state);
-    }
-    return fields;
-}
 
 // ---- Rules: empty, or the reason why not
 // -------------------------------------------------------------------------
@@ -168,25 +131,26 @@ std::string attend_fault(const std::string& kernel, const CudaAttendParams& para
                      multiple_fault(value_keys, params.value_keys, unroll, params.unroll)});
 }
 
-std::string schedule_fault(const CudaSchedule& given, const Config& config, const CudaDevice& device) {
+// But for the device's limits.
+std::string kernel_fault(const CudaSchedule& given, const Config& config, int kernel) {
     CudaSchedule schedule = given;
-    const int64_t head = padded_head(config.head_dim);
+    if (!is_projection(kernel)) {
+        return attend_fault(kernel_name(kernel), attend_params(schedule.params, kernel), schedule.layout,
+                            padded_head(config.head_dim));
+    }
+    const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
+    return project_fault(kernel_name(kernel), project_params(schedule.params, kernel),
+                         out ? "out_panel" : "panel",
+                         out ? schedule.layout.out_panel : schedule.layout.panel);
+}
+
+std::string schedule_fault(const CudaSchedule& schedule, const Config& config, const CudaDevice& device) {
     std::string fault = layout_fault(schedule.layout);
-    for (const int kernel : kProjectKernels) {
-        const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
+    for (const int kernel : kScheduledKernels) {
         if (!fault.empty()) return fault;
-        fault = project_fault(kernel_name(kernel), project_params(schedule.params, kernel),
-                              out ? "out_panel" : "panel",
-                              out ? schedule.layout.out_panel : schedule.layout.panel);
+        fault = kernel_fault(schedule, config, kernel);
     }
-    for (const int kernel : kAttendKernels) {
-        if (!fault.empty()) return fault;
-        fault =
-            attend_fault(kernel_name(kernel), attend_params(schedule.params, kernel), schedule.layout, head);
-    }
-    for (const int kernel :
-         {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT, ATTNC_KERNEL_ATTEND,
-          ATTNC_KERNEL_ATTEND_MASKED, ATTNC_KERNEL_ATTEND_PROBS, ATTNC_KERNEL_ATTEND_DECODE}) {
+    for (const int kernel : kScheduledKernels) {
         if (!fault.empty()) return fault;
         fault = resource_fault(kernel_name(kernel), cuda_resources(schedule, config, kernel), device);
     }
@@ -196,19 +160,13 @@ std::string schedule_fault(const CudaSchedule& given, const Config& config, cons
 // ---- Defaults
 // ----------------------------------------------------------------------------------------------------
 
-// The estimate is for sm_80, the limits are those of all devices.
+// The estimate is for sm_80 and sm_90, which have as many registers, where a scheduler issues either a multiply-add or
+// another instruction; the limits are those of all devices.
 CudaDevice common_device() {
     CudaDevice device = cuda_device(80);
-    device.block_shared_bytes = cuda_device(70).block_shared_bytes;
+    device.lanes = cuda_device(90).lanes;
+    device.block_shared_bytes = cuda_device(kNoArchitecture).block_shared_bytes;
     return device;
-}
-
-std::vector<int64_t> divisors(int64_t of, int64_t multiple, int64_t least, int64_t most) {
-    std::vector<int64_t> found;
-    for (int64_t n = multiple; n <= std::min(of, most); n += multiple) {
-        if (n >= least && of % n == 0) found.push_back(n);
-    }
-    return found;
 }
 
 // Of tiles of so many rows or keys, what a sequence of 512 uses: the last one is half empty.
@@ -251,12 +209,15 @@ std::optional<Choice> best_params(CudaSchedule& schedule, const Config& config, 
     return best;
 }
 
-// The fastest schedule of attend with one of so many threads along keys and features; none: no valid one.
-std::optional<CudaSchedule> best_schedule(const Config& config, const CudaDevice& device,
-                                          const std::vector<int64_t>& threads) {
+// The fastest schedule of attend with one of so many threads along keys and features.
+struct BestSchedule {
+    CudaSchedule schedule;
+    double fraction = 0;  // 0: there is no valid one
+};
+BestSchedule best_schedule(const Config& config, const CudaDevice& device,
+                           const std::vector<int64_t>& threads) {
     constexpr int64_t kManyRows = 64, kTwoWarps = 64;
-    std::optional<CudaSchedule> best;
-    double best_fraction = 0;
+    BestSchedule best;
     for (const int64_t threads_x : threads) {
         for (const int64_t key_groups : {1, 2, 4}) {
             CudaSchedule schedule;
@@ -264,16 +225,60 @@ std::optional<CudaSchedule> best_schedule(const Config& config, const CudaDevice
             schedule.layout.tile_kv = kQuad * threads_x * key_groups;
             const auto choice =
                 best_params(schedule, config, ATTNC_KERNEL_ATTEND, device, kManyRows, kTwoWarps);
-            if (!choice.has_value() || choice->fraction <= best_fraction) continue;
+            if (!choice.has_value() || choice->fraction <= best.fraction) continue;
             schedule.params.attend = choice->params;
-            best_fraction = choice->fraction;
-            best = schedule;
+            best = {schedule, choice->fraction};
         }
     }
     return best;
 }
 
 }  // namespace
+
+bool is_projection(int kernel) {
+    return kernel == ATTNC_KERNEL_PROJECT_HEADS || kernel == ATTNC_KERNEL_PROJECT_OUT;
+}
+
+CudaProjectParams& project_params(CudaParams& params, int kernel) {
+    return kernel == ATTNC_KERNEL_PROJECT_OUT ? params.project_out : params.project_heads;
+}
+
+CudaAttendParams& attend_params(CudaParams& params, int kernel) {
+    if (kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED)
+        return params.attend_masked;
+    if (kernel == ATTNC_KERNEL_ATTEND_PROBS || kernel == ATTNC_KERNEL_ATTEND_SCORES)
+        return params.attend_probs;
+    return kernel == ATTNC_KERNEL_ATTEND_DECODE ? params.attend_decode : params.attend;
+}
+
+ScheduleFields fields_of(CudaSchedule& schedule) {
+    CudaLayout& layout = schedule.layout;
+    ScheduleFields fields = {{"panel", &layout.panel},
+                             {"out_panel", &layout.out_panel},
+                             {"threads_x", &layout.threads_x},
+                             {"tile_kv", &layout.tile_kv},
+                             {"split_kv", &layout.split_kv}};
+    for (const int kernel : kProjectKernels) {
+        CudaProjectParams& params = project_params(schedule.params, kernel);
+        const std::string name = kernel_name(kernel);
+        fields.emplace_back(name + ".threads_x", &params.threads_x);
+        fields.emplace_back(name + ".threads_y", &params.threads_y);
+        fields.emplace_back(name + ".row_groups", &params.row_groups);
+        fields.emplace_back(name + ".depth", &params.depth);
+        fields.emplace_back(name + ".unroll", &params.unroll);
+        fields.emplace_back(name + ".register_state", &params.register_state);
+    }
+    for (const int kernel : kAttendKernels) {
+        CudaAttendParams& params = attend_params(schedule.params, kernel);
+        const std::string name = kernel_name(kernel);
+        fields.emplace_back(name + ".threads_y", &params.threads_y);
+        fields.emplace_back(name + ".depth", &params.depth);
+        fields.emplace_back(name + ".value_keys", &params.value_keys);
+        fields.emplace_back(name + ".unroll", &params.unroll);
+        fields.emplace_back(name + ".register_state", &params.register_state);
+    }
+    return fields;
+}
 
 std::string to_string(const CudaSchedule& schedule) {
     CudaSchedule copy = schedule;
@@ -290,16 +295,11 @@ CudaSchedule default_cuda_schedule(const Config& config) {
     constexpr int64_t kFewRows = 16, kWarp = 32;
     const int64_t head = padded_head(config.head_dim), v_head = padded_head(config.v_head_dim);
     const CudaDevice device = common_device();
-    std::optional<CudaSchedule> chosen =
-        best_schedule(config, device, divisors(std::gcd(head, v_head) / kQuad, 1, 4, 32));
-    // Heads without a common divisor of use: with any threads, some of which have nothing at the end of a row.
-    if (!chosen.has_value()) chosen = best_schedule(config, device, {8, 16, 32});
-    if (!chosen.has_value()) {
-        throw ConfigError(
-            "heads of " + number(config.head_dim) + " and " + number(config.v_head_dim) +
-            " features have no CUDA schedule: their tiles fit neither registers nor shared memory");
-    }
-    CudaSchedule& best = *chosen;
+    BestSchedule chosen = best_schedule(config, device, divisors(std::gcd(head, v_head) / kQuad, 1, 4, 32));
+    // Heads without a common divisor of use: with any threads, some of which have nothing at the end of a row. There is
+    // a valid schedule then whatever the heads are.
+    if (chosen.fraction == 0) chosen = best_schedule(config, device, {8, 16, 32});
+    CudaSchedule& best = chosen.schedule;
     best.layout.split_kv = std::max<int64_t>(1, 512 / best.layout.tile_kv) * best.layout.tile_kv;
     CudaParams& params = best.params;
     params.attend_masked = params.attend_probs = params.attend_decode = params.attend;
@@ -314,6 +314,41 @@ CudaSchedule default_cuda_schedule(const Config& config) {
 void check_cuda_schedule(const CudaSchedule& schedule, const Config& config, std::string_view target) {
     const std::string fault = schedule_fault(schedule, config, cuda_device(cuda_capability(target)));
     if (!fault.empty()) throw ConfigError(fault);
+}
+
+std::string cuda_schedule_fault(const CudaSchedule& schedule, const Config& config,
+                                const std::vector<int>& architectures) {
+    std::string fault = schedule_fault(schedule, config, cuda_device(kNoArchitecture));
+    for (const int architecture : architectures) {
+        if (!fault.empty()) return fault;
+        fault = schedule_fault(schedule, config, cuda_device(architecture));
+        if (!fault.empty()) fault += " on sm_" + number(architecture);
+    }
+    return fault;
+}
+
+std::string cuda_kernel_fault(const CudaSchedule& schedule, const Config& config, int kernel,
+                              const CudaDevice& device) {
+    std::string fault = is_projection(kernel) ? "" : layout_fault(schedule.layout);
+    if (fault.empty()) fault = kernel_fault(schedule, config, kernel);
+    if (!fault.empty()) return fault;
+    return resource_fault(kernel_name(kernel), cuda_resources(schedule, config, kernel), device);
+}
+
+CudaSchedule of_kernel(const CudaSchedule& schedule, const Config& config, int kernel) {
+    CudaSchedule own = schedule, same = default_cuda_schedule(config);
+    if (is_projection(kernel)) {
+        const bool out = kernel == ATTNC_KERNEL_PROJECT_OUT;
+        (out ? same.layout.out_panel : same.layout.panel) = out ? own.layout.out_panel : own.layout.panel;
+        project_params(same.params, kernel) = project_params(own.params, kernel);
+        return same;
+    }
+    same.layout.threads_x = own.layout.threads_x, same.layout.tile_kv = own.layout.tile_kv;
+    same.layout.split_kv = kernel == ATTNC_KERNEL_ATTEND_DECODE ? own.layout.split_kv : own.layout.tile_kv;
+    // The others are as valid as this one.
+    for (const int other : kAttendKernels)
+        attend_params(same.params, other) = attend_params(own.params, kernel);
+    return same;
 }
 
 }  // namespace attnc

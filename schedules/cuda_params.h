@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "schedules/cuda_devices.h"
+#include "schedules/schedule_text.h"
 #include "stages/config.h"
 
 namespace attnc {
@@ -64,6 +67,11 @@ struct CudaParams {
     bool operator==(const CudaParams&) const = default;
 };
 
+// By kernel, ATTNC_KERNEL_*: which of them are projections, and whose parameters it has.
+bool is_projection(int kernel);
+CudaProjectParams& project_params(CudaParams& params, int kernel);
+CudaAttendParams& attend_params(CudaParams& params, int kernel);
+
 struct CudaSchedule {
     CudaLayout layout;
     CudaParams params;
@@ -74,11 +82,30 @@ std::string to_string(const CudaSchedule& schedule);
 // Starts from `base` and overrides the fields that `text` names; throws ConfigError as parse_schedule does.
 CudaSchedule parse_cuda_schedule(std::string_view text, const CudaSchedule& base);
 
+// The fields by name, in the order of the text, with where they lie in `schedule`: "panel", "attend.depth".
+ScheduleFields fields_of(CudaSchedule& schedule);
+
 // Valid for every device, except for heads too wide for the shared memory or the registers of some; by the model of
-// cuda_model.h the fastest of those that are valid. Throws ConfigError for heads without a schedule.
+// cuda_model.h the fastest of those that are valid.
 CudaSchedule default_cuda_schedule(const Config& config);
 
 // Throws ConfigError with the reason when a rule is broken. `target` is Halide's, with its cuda_capability.
 void check_cuda_schedule(const CudaSchedule& schedule, const Config& config, std::string_view target);
+
+// The same for a library with code for these architectures, beside the PTX that any device may be given: the reason, or
+// nothing.
+std::string cuda_schedule_fault(const CudaSchedule& schedule, const Config& config,
+                                const std::vector<int>& architectures);
+
+// What a kernel may spill at most, by an assembler's own account.
+inline constexpr int64_t kMostSpillBytes = 16;
+
+// The rules of one kernel (ATTNC_KERNEL_*, one that has parameters) with its part of the layout.
+std::string cuda_kernel_fault(const CudaSchedule& schedule, const Config& config, int kernel,
+                              const CudaDevice& device);
+
+// The schedule with what the kernel's code doesn't depend on set to the same as in any other: kernels that are equal
+// have equal texts.
+CudaSchedule of_kernel(const CudaSchedule& schedule, const Config& config, int kernel);
 
 }  // namespace attnc

@@ -55,32 +55,44 @@ std::string_view vendor(std::string_view cpu) { return cpu.substr(0, cpu.find(' 
 
 using Filter = std::function<bool(const RecordSource&, const TuningRecord&)>;
 
+// What is asked for, of a CPU or of a device.
+struct Asked {
+    const Config& config;
+    const std::vector<Sizes>& sizes;
+    std::vector<std::string> targets;  // of which a record may be, the ones before the others
+    std::function<double(const Machine&)> machine_distance;
+    std::function<bool(const Machine&)> is_this_machine;
+    std::function<std::string(const TuningRecord&)> refusal;  // empty: its schedule is valid
+};
+
 struct Candidate {
     const RecordSource* source;
     const TuningRecord* record;
+    size_t target;  // its place among those asked for
     double distance;
     size_t position;  // of the source
 };
 
-// Before the others: the nearest, of the source that is asked first, of the fewest threads, the best.
+// Before the others: of the first target, the nearest, of the source that is asked first, of the fewest threads, the best.
 bool comes_before(const Candidate& a, const Candidate& b) {
     const auto rank = [](const Candidate& c) {
-        return std::tuple(c.distance, c.position, c.record->threads);
+        return std::tuple(c.target, c.distance, c.position, c.record->threads);
     };
     if (rank(a) != rank(b)) return rank(a) < rank(b);
     return is_better(*a.record, *b.record);
 }
 
-std::vector<Candidate> candidates(const LookupRequest& request, const std::vector<RecordSource>& sources,
+std::vector<Candidate> candidates(const Asked& asked, const std::vector<RecordSource>& sources,
                                   const Filter& filter) {
     std::vector<Candidate> found;
     for (size_t i = 0; i < sources.size(); ++i) {
         for (const TuningRecord& record : sources[i].records) {
-            const auto of_config = config_distance(request.config, record.config);
-            if (record.target != request.target || !of_config || !filter(sources[i], record)) continue;
-            found.push_back({&sources[i], &record,
-                             *of_config + machine_distance(request.machine, record.machine) +
-                                 sizes_distance(request.sizes, record.sizes),
+            const auto of_config = config_distance(asked.config, record.config);
+            const auto target = std::find(asked.targets.begin(), asked.targets.end(), record.target);
+            if (target == asked.targets.end() || !of_config || !filter(sources[i], record)) continue;
+            found.push_back({&sources[i], &record, static_cast<size_t>(target - asked.targets.begin()),
+                             *of_config + asked.machine_distance(record.machine) +
+                                 sizes_distance(asked.sizes, record.sizes),
                              i});
         }
     }
@@ -88,62 +100,88 @@ std::vector<Candidate> candidates(const LookupRequest& request, const std::vecto
     return found;
 }
 
-std::string refusal(const LookupRequest& request, const TuningRecord& record) {
-    try {
-        check_schedule(record.schedule, request.config, request.target);
-        return "";
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-}
-
+// Steps to a record, if there is one.
 class Lookup {
 public:
-    Lookup(const LookupRequest& request, const std::vector<RecordSource>& sources)
-        : request_(request), sources_(sources) {}
+    Lookup(const Asked& asked, const std::vector<RecordSource>& sources) : asked_(asked), sources_(sources) {}
 
-    // Adds a step; true if it had a record.
-    bool ask(const std::string& asked, const std::string& nothing, const Filter& filter) {
-        std::string refused;
-        for (const Candidate& candidate : candidates(request_, sources_, filter)) {
-            const std::string reason = refusal(request_, *candidate.record);
-            if (reason.empty()) {
-                take(asked, candidate, refused);
-                return true;
-            }
-            refused += fmt::format("{}refused: {} ({})", refused.empty() ? "" : "; ",
-                                   describe_record(*candidate.record), reason);
-        }
-        note(asked, refused.empty() ? nothing : refused);
-        return false;
-    }
-
-    void note(const std::string& asked, const std::string& outcome) {
-        found_.steps.push_back({asked, outcome, false});
-    }
-
-    FoundSchedule finish() {
-        if (!found_.record) {
-            found_.schedule = default_schedule(request_.config, request_.target);
-            found_.steps.push_back({"built-in default", "always there", true});
-        }
+    FoundRecord run() {
+        search();
+        if (!found_.record) found_.steps.push_back({"built-in default", "always there", true});
         return std::move(found_);
     }
 
 private:
-    void take(const std::string& asked, const Candidate& candidate, const std::string& refused) {
+    void search() {
+        const std::string none_of_config = fmt::format("no record of {}", to_string(asked_.config));
+        const auto of_config = [&](const TuningRecord& record) { return record.config == asked_.config; };
+        for (const auto& [origin, name, absent] :
+             {std::tuple{RecordOrigin::kOption, "--db", "not given"},
+              std::tuple{RecordOrigin::kProject, "project", "it has none"}}) {
+            bool is_there = false;
+            for (const RecordSource& file : sources_) {
+                if (file.origin != origin) continue;
+                is_there = true;
+                const auto of_file = [&](const RecordSource& source, const TuningRecord& record) {
+                    return &source == &file && of_config(record);
+                };
+                if (ask(fmt::format("{} {}", name, file.file), none_of_config, of_file)) return;
+            }
+            if (!is_there) found_.steps.push_back({name, absent, false});
+        }
+        const auto of_this_machine = [&](const RecordSource& source, const TuningRecord& record) {
+            return source.origin == RecordOrigin::kShipped && of_config(record) &&
+                   asked_.is_this_machine(record.machine);
+        };
+        if (ask("shipped, this machine", none_of_config, of_this_machine)) return;
+        const auto any = [](const RecordSource&, const TuningRecord&) { return true; };
+        ask("nearest machine, sizes and layer",
+            fmt::format("no record of heads of {} and {} features", asked_.config.head_dim,
+                        asked_.config.v_head_dim),
+            any);
+    }
+
+    // Adds a step; true if it had a record.
+    bool ask(const std::string& asked, const std::string& nothing, const Filter& filter) {
+        std::string refused;
+        const std::vector<Candidate> all = candidates(asked_, sources_, filter);
+        for (size_t i = 0; i < all.size(); ++i) {
+            const std::string reason = asked_.refusal(*all[i].record);
+            if (reason.empty()) {
+                take(asked, all, i, refused);
+                return true;
+            }
+            refused += fmt::format("{}refused: {} ({})", refused.empty() ? "" : "; ",
+                                   describe_record(*all[i].record), reason);
+        }
+        found_.steps.push_back({asked, refused.empty() ? nothing : refused, false});
+        return false;
+    }
+
+    void take(const std::string& asked, const std::vector<Candidate>& all, size_t which,
+              const std::string& refused) {
+        const Candidate& candidate = all[which];
         found_.record = *candidate.record;
-        found_.schedule = candidate.record->schedule;
         found_.origin = candidate.source->origin;
         found_.file = candidate.source->file;
         std::string outcome = describe_record(*candidate.record);
         if (!refused.empty()) outcome += "; " + refused;
+        // The nearest of each other architecture, which has a claim of its own.
+        std::string of_target = candidate.record->target;
+        for (size_t i = which + 1; i < all.size(); ++i) {
+            const TuningRecord& other = *all[i].record;
+            if (other.target == of_target) continue;
+            of_target = other.target;
+            outcome +=
+                fmt::format("; passed over: {} for {} (a library has one schedule for a device, that of {})",
+                            describe_record(other), other.target, candidate.record->target);
+        }
         found_.steps.push_back({asked, outcome, true});
     }
 
-    const LookupRequest& request_;
+    const Asked& asked_;
     const std::vector<RecordSource>& sources_;
-    FoundSchedule found_;
+    FoundRecord found_;
 };
 
 }  // namespace
@@ -180,41 +218,52 @@ std::string describe_sizes(const std::vector<Sizes>& sizes) {
 }
 
 std::string describe_record(const TuningRecord& record) {
-    return fmt::format("{} at {} on {}, {} thread{}, {}, {}", to_string(record.config),
-                       describe_sizes(record.sizes), record.machine.cpu, record.threads,
-                       record.threads == 1 ? "" : "s", record.effort, record.date.substr(0, 10));
+    const std::string threads =
+        is_of_device(record) ? ""
+                             : fmt::format(", {} thread{}", record.threads, record.threads == 1 ? "" : "s");
+    return fmt::format("{} at {} on {}{}, {}, {}", to_string(record.config), describe_sizes(record.sizes),
+                       record.machine.cpu, threads, record.effort, record.date.substr(0, 10));
 }
 
 FoundSchedule look_up(const LookupRequest& request, const std::vector<RecordSource>& sources) {
-    const std::string none_of_config = fmt::format("no record of {}", to_string(request.config));
-    const auto of_config = [&](const TuningRecord& record) { return record.config == request.config; };
-    Lookup lookup(request, sources);
-    for (const auto& [origin, name, absent] :
-         {std::tuple{RecordOrigin::kOption, "--db", "not given"},
-          std::tuple{RecordOrigin::kProject, "project", "it has none"}}) {
-        bool is_there = false;
-        for (const RecordSource& asked : sources) {
-            if (asked.origin != origin) continue;
-            is_there = true;
-            const auto of_file = [&](const RecordSource& source, const TuningRecord& record) {
-                return &source == &asked && of_config(record);
-            };
-            if (lookup.ask(fmt::format("{} {}", name, asked.file), none_of_config, of_file))
-                return lookup.finish();
-        }
-        if (!is_there) lookup.note(name, absent);
-    }
-    const auto of_this_machine = [&](const RecordSource& source, const TuningRecord& record) {
-        return source.origin == RecordOrigin::kShipped && of_config(record) &&
-               is_same_machine(record.machine, request.machine);
-    };
-    if (lookup.ask("shipped, this machine", none_of_config, of_this_machine)) return lookup.finish();
-    const auto any = [](const RecordSource&, const TuningRecord&) { return true; };
-    lookup.ask("nearest machine, sizes and layer",
-               fmt::format("no record of heads of {} and {} features", request.config.head_dim,
-                           request.config.v_head_dim),
-               any);
-    return lookup.finish();
+    const Asked asked = {
+        .config = request.config,
+        .sizes = request.sizes,
+        .targets = {request.target},
+        .machine_distance = [&](const Machine& other) { return machine_distance(request.machine, other); },
+        .is_this_machine = [&](const Machine& other) { return is_same_machine(request.machine, other); },
+        .refusal =
+            [&](const TuningRecord& record) {
+                try {
+                    check_schedule(record.schedule, request.config, request.target);
+                    return std::string();
+                } catch (const ConfigError& error) {
+                    return std::string(error.what());
+                }
+            }};
+    FoundSchedule found = {Lookup(asked, sources).run(), {}};
+    found.schedule = found.record ? found.record->schedule : default_schedule(request.config, request.target);
+    return found;
+}
+
+FoundCudaSchedule look_up_device(const DeviceLookupRequest& request,
+                                 const std::vector<RecordSource>& sources) {
+    std::vector<std::string> targets = {cuda_target(kNoArchitecture)};
+    for (const int architecture : request.architectures)
+        targets.insert(targets.begin(), cuda_target(architecture));
+    const Asked asked = {.config = request.config,
+                         .sizes = request.sizes,
+                         .targets = targets,
+                         .machine_distance = [](const Machine&) { return 0.0; },
+                         .is_this_machine = [](const Machine&) { return true; },
+                         .refusal =
+                             [&](const TuningRecord& record) {
+                                 return cuda_schedule_fault(*record.cuda_schedule, request.config,
+                                                            request.architectures);
+                             }};
+    FoundCudaSchedule found = {Lookup(asked, sources).run(), {}};
+    found.schedule = found.record ? *found.record->cuda_schedule : default_cuda_schedule(request.config);
+    return found;
 }
 
 }  // namespace attnc

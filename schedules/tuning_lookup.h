@@ -38,12 +38,18 @@ struct LookupStep {
     bool taken = false;
 };
 
-struct FoundSchedule {
-    CpuSchedule schedule;
-    std::optional<TuningRecord> record;           // that it is from; none: the default
+// Where a schedule is from.
+struct FoundRecord {
+    std::optional<TuningRecord> record;           // none: the default
     RecordOrigin origin = RecordOrigin::kOption;  // of the record
     std::string file;                             // of the record
     std::vector<LookupStep> steps;                // the last one is taken
+};
+struct FoundSchedule : FoundRecord {
+    CpuSchedule schedule;
+};
+struct FoundCudaSchedule : FoundRecord {
+    CudaSchedule schedule;
 };
 
 // Asked in this order, each step only where the ones before it have nothing that is valid:
@@ -56,6 +62,18 @@ struct FoundSchedule {
 // schedule check_schedule refuses here are passed over.
 FoundSchedule look_up(const LookupRequest& request, const std::vector<RecordSource>& sources);
 
+// A library for a device has one schedule for all architectures that it has code for.
+struct DeviceLookupRequest {
+    Config config;                   // complete
+    std::vector<int> architectures;  // of its cubins, in ascending order; empty: PTX alone
+    std::vector<Sizes> sizes;        // that the library is for; empty: any
+};
+// The same steps. An architecture stands for the machine, whichever device of it a record is of. Within a step records of the
+// newest architecture come first, of no architecture last, and the others are passed over; a record is valid that
+// cuda_schedule_fault accepts for all the architectures.
+FoundCudaSchedule look_up_device(const DeviceLookupRequest& request,
+                                 const std::vector<RecordSource>& sources);
+
 // 0 for the same machine, else how far caches are apart, and names.
 bool is_same_machine(const Machine& a,
                      const Machine& b);  // model, L1 and L2; the rest is as a virtual machine has it
@@ -67,7 +85,8 @@ double sizes_distance(const std::vector<Sizes>& wanted, const std::vector<Sizes>
 // 0 for the same configuration; nothing for one whose heads have other widths, since schedules are chosen by them.
 std::optional<double> config_distance(const Config& a, const Config& b);
 
-// "d512_h8_f32 at b1_q128_kv128 on Some CPU, 1 thread, quick, 2026-03-01": what a person wants to know of a record.
+// "d512_h8_f32 at b1_q128_kv128 on Some CPU, 1 thread, quick, 2026-03-01": what a person wants to know of a record. A
+// device has no threads there.
 std::string describe_record(const TuningRecord& record);
 // "b1_q128_kv128 b32_q50_kv50"
 std::string describe_sizes(const std::vector<Sizes>& sizes);

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "stages/device_kernels.h"
+
 namespace attnc {
 
 namespace {
@@ -24,8 +26,9 @@ constexpr size_t kMostSizes = 1000;
 constexpr int64_t kMostCpus = 1 << 16;
 constexpr int64_t kMostCacheBytes = int64_t{1} << 40;
 constexpr int64_t kMostSamples = 1'000'000'000;
-constexpr int64_t kMostOfField = 1 << 20;  // of a schedule: no rule allows as much
-constexpr double kMostTime = 1e9;          // also of a spread and of a probe
+constexpr int64_t kMostOfField = 1 << 20;             // of a schedule: no rule allows as much
+constexpr int64_t kMostAssembled = int64_t{1} << 32;  // registers and bytes of a kernel
+constexpr double kMostTime = 1e9;                     // also of a spread and of a probe
 constexpr int kDigits = 5;
 
 [[noreturn]] void fail(const std::string& text) { throw RecordError(text); }
@@ -126,6 +129,7 @@ public:
             fail(fmt::format("{}{} has a control character: {}", where_, name, in_quotes(text)));
         return text;
     }
+    bool has(const std::string& name) const { return json_.contains(name); }
     void finish() const {
         for (const auto& [name, value] : json_.items()) {
             if (!asked_.contains(name)) fail(fmt::format("{}{} is unknown{}", where_, shown(name), writer_));
@@ -182,16 +186,17 @@ std::string read_date(Object& root) {
 
 std::string read_target(Object& root) {
     std::string target = root.text("target");
+    if (cuda_target_architecture(target)) return target;
     try {
         vector_unit(target);
     } catch (const ConfigError&) {
-        fail(fmt::format("target {} is not one of an x86-64 CPU", in_quotes(target)));
+        fail(fmt::format("target {} is not one of an x86-64 CPU, nor cuda or cuda-sm_80", in_quotes(target)));
     }
     const auto good = [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     };
     if (!std::all_of(target.begin(), target.end(), good)) {
-        fail(fmt::format("target {} is not one of an x86-64 CPU", in_quotes(target)));
+        fail(fmt::format("target {} is not one of an x86-64 CPU, nor cuda or cuda-sm_80", in_quotes(target)));
     }
     return target;
 }
@@ -241,18 +246,39 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
     return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-CpuSchedule read_schedule(Object layout, Object params) {
-    CpuSchedule schedule;
-    std::map<std::string, Object> kernels;
-    for (const ScheduleField& field : fields_of(CpuSchedule{})) {
-        const auto [kernel, name] = split_name(field.name);
-        if (!kernel.empty() && !kernels.contains(kernel)) kernels.emplace(kernel, params.object(kernel));
-        Object& object = kernel.empty() ? layout : kernels.at(kernel);
-        set_field(schedule, field.name, object.integer(name, 0, kMostOfField));
+// The fields of a schedule, each asked for once.
+class ScheduleObjects {
+public:
+    ScheduleObjects(Object layout, Object params) : layout_(std::move(layout)), params_(std::move(params)) {}
+    int64_t value(const std::string& field) {
+        const auto [kernel, name] = split_name(field);
+        if (!kernel.empty() && !kernels_.contains(kernel)) kernels_.emplace(kernel, params_.object(kernel));
+        Object& object = kernel.empty() ? layout_ : kernels_.at(kernel);
+        return object.integer(name, 0, kMostOfField);
     }
-    layout.finish();
-    params.finish();
-    for (const auto& [name, object] : kernels) object.finish();
+    void finish() const {
+        layout_.finish();
+        params_.finish();
+        for (const auto& [name, object] : kernels_) object.finish();
+    }
+
+private:
+    Object layout_, params_;
+    std::map<std::string, Object> kernels_;
+};
+
+CpuSchedule read_schedule(ScheduleObjects objects) {
+    CpuSchedule schedule;
+    for (const ScheduleField& field : fields_of(CpuSchedule{}))
+        set_field(schedule, field.name, objects.value(field.name));
+    objects.finish();
+    return schedule;
+}
+
+CudaSchedule read_cuda_schedule(ScheduleObjects objects) {
+    CudaSchedule schedule;
+    for (const auto& [name, place] : fields_of(schedule)) *place = objects.value(name);
+    objects.finish();
     return schedule;
 }
 
@@ -264,18 +290,40 @@ std::string read_hash(Object& object, const std::string& kernel) {
     return hash;
 }
 
-std::map<std::string, KernelResult> read_kernels(Object object, const std::string& writer) {
+// By the names of a CPU's kernels, or of a device's.
+bool is_kernel(const std::string& name, bool device) {
+    try {
+        device ? device_kernel_by_name(name) : kernel_by_name(name);
+        return true;
+    } catch (const ConfigError&) {
+        return false;
+    }
+}
+
+AssembledKernel read_assembled(Object object) {
+    AssembledKernel kernel;
+    kernel.registers = object.integer("registers", 1, kMostAssembled);
+    kernel.spill_bytes = object.integer("spill_bytes", 0, kMostAssembled);
+    kernel.stack_bytes = object.integer("stack_bytes", 0, kMostAssembled);
+    kernel.shared_bytes = object.integer("shared_bytes", 0, kMostAssembled);
+    object.finish();
+    return kernel;
+}
+
+std::map<std::string, KernelResult> read_kernels(Object object, const std::string& writer, bool device) {
     std::map<std::string, KernelResult> kernels;
     for (const std::string& name : object.names()) {
-        try {
-            kernel_by_name(name);
-        } catch (const ConfigError&) {
+        if (!is_kernel(name, device))
             fail(fmt::format("kernels.{} is unknown{}", Object::shown(name), writer));
-        }
         Object entry = object.object(name);
         KernelResult result;
         result.object_hash = read_hash(entry, name);
-        if (entry.names().size() > 1) {
+        size_t others = entry.names().size() - 1;
+        if (device && entry.has("assembled")) {
+            result.assembled = read_assembled(entry.object("assembled"));
+            --others;
+        }
+        if (others > 0) {
             result.seconds = entry.positive("seconds");
             result.spread = entry.number("spread");
             result.samples = entry.integer("samples", 1, kMostSamples);
@@ -326,8 +374,14 @@ TuningRecord read_record(const Json& json) {
     record.target = read_target(root);
     record.machine = read_machine(root.object("machine"));
     record.threads = root.integer("threads", 1, kMostCpus);
-    record.schedule = read_schedule(root.object("layout"), root.object("params"));
-    record.kernels = read_kernels(root.object("kernels"), writer);
+    const bool device = cuda_target_architecture(record.target).has_value();
+    ScheduleObjects schedule(root.object("layout"), root.object("params"));
+    if (device) {
+        record.cuda_schedule = read_cuda_schedule(std::move(schedule));
+    } else {
+        record.schedule = read_schedule(std::move(schedule));
+    }
+    record.kernels = read_kernels(root.object("kernels"), writer, device);
     record.calls = read_calls(root.object("calls"), record.sizes);
     Object versions = root.object("versions");
     record.attnc = versions.text("attnc");
@@ -347,12 +401,25 @@ double rounded(double value) {
     return std::stod(fmt::format("{:.{}e}", value, kDigits - 1));
 }
 
-Json schedule_json(const CpuSchedule& schedule, bool layout) {
+// Names and values of the schedule's fields.
+std::vector<std::pair<std::string, int64_t>> fields_of(const TuningRecord& record) {
+    std::vector<std::pair<std::string, int64_t>> fields;
+    if (is_of_device(record)) {
+        CudaSchedule schedule = *record.cuda_schedule;
+        for (const auto& [name, place] : attnc::fields_of(schedule)) fields.emplace_back(name, *place);
+    } else {
+        for (const ScheduleField& field : attnc::fields_of(record.schedule))
+            fields.emplace_back(field.name, field.value);
+    }
+    return fields;
+}
+
+Json schedule_json(const TuningRecord& record, bool layout) {
     Json json = Json::object();
-    for (const ScheduleField& field : fields_of(schedule)) {
-        const auto [kernel, name] = split_name(field.name);
+    for (const auto& [field, value] : fields_of(record)) {
+        const auto [kernel, name] = split_name(field);
         if (kernel.empty() != layout) continue;
-        (layout ? json : json[kernel])[name] = field.value;
+        (layout ? json : json[kernel])[name] = value;
     }
     return json;
 }
@@ -367,6 +434,12 @@ Json kernels_json(const TuningRecord& record) {
             entry["samples"] = result.samples;
         }
         entry["object"] = result.object_hash;
+        if (result.assembled) {
+            entry["assembled"] = {{"registers", result.assembled->registers},
+                                  {"spill_bytes", result.assembled->spill_bytes},
+                                  {"stack_bytes", result.assembled->stack_bytes},
+                                  {"shared_bytes", result.assembled->shared_bytes}};
+        }
     }
     return json;
 }
@@ -416,8 +489,8 @@ std::string to_json_line(const TuningRecord& record) {
           {"l1d_bytes", machine.l1d_bytes},
           {"l2_bytes", machine.l2_bytes},
           {"l3_bytes", machine.l3_bytes}}},
-        {"layout", schedule_json(record.schedule, true)},
-        {"params", schedule_json(record.schedule, false)},
+        {"layout", schedule_json(record, true)},
+        {"params", schedule_json(record, false)},
         {"kernels", kernels_json(record)},
         {"calls", calls_json(record)},
         {"versions", {{"attnc", record.attnc}, {"halide", record.halide}, {"llvm", record.llvm}}},

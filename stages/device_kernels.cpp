@@ -1,5 +1,6 @@
 #include "stages/device_kernels.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/kernel_abi.h"
@@ -92,6 +93,12 @@ const char* device_kernel_name(int kernel) {
     if (kernel < 0 || kernel >= ATTNC_DEVICE_KERNEL_COUNT)
         throw ConfigError("device kernel number " + std::to_string(kernel) + " is unknown");
     return kNames[static_cast<size_t>(kernel)];
+}
+
+int device_kernel_by_name(std::string_view name) {
+    const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+    if (found == kNames.end()) throw ConfigError("device kernel " + in_quotes(name) + " is unknown");
+    return static_cast<int>(found - kNames.begin());
 }
 
 std::string device_kernel_config(const Config& config, int kernel) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stages/config.h"
@@ -11,7 +12,8 @@ namespace attnc {
 
 // Kernels (ATTNC_DEVICE_KERNEL_*) that a library of this configuration holds for a device, in the table's order.
 std::vector<int> device_kernels_of(const Config& config);
-const char* device_kernel_name(int kernel);  // "attend"
+const char* device_kernel_name(int kernel);        // "attend"
+int device_kernel_by_name(std::string_view name);  // throws ConfigError for an unknown name
 
 // What the kernel's code depends on, as parse_kernel_config reads it.
 std::string device_kernel_config(const Config& config, int kernel);

@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "compiler/llvm_tools.h"
 #include "compiler/subprocess.h"
 #include "tests/command/run_attnc.h"
+#include "tests/command/tool_folder.h"
 
 namespace attnc::test {
 namespace {
@@ -38,30 +37,6 @@ size_t count_of(const std::string& what, const std::string& text) {
 }
 
 Json manifest_in(const std::string& folder) { return Json::parse(contents(folder + "/small.json")); }
-
-// A folder for PATH with the tools of a build and no ptxas, to which a test may add its own.
-class Tools {
-public:
-    Tools() {
-        const LlvmTools tools = find_llvm_tools();
-        for (const std::string& tool : {tools.mc, tools.objcopy, tools.ar, tools.objdump, tools.lld})
-            fs::create_symlink(tool, folder_.path() / fs::path(tool).filename());
-    }
-    std::map<std::string, std::string> environment() const { return {{"PATH", folder_.path().string()}}; }
-    // A shell script that runs as ptxas; $4 is the output.
-    void add_ptxas(const std::string& script) const {
-        const fs::path file = folder_.path() / "ptxas";
-        std::ofstream(file) << "#!/bin/sh\n"
-                               "if [ \"$1\" = --version ]; then\n"
-                               "  echo 'Cuda compilation tools, release 1.2, V1.2.3'; exit 0\n"
-                               "fi\n"
-                            << script << "\n";
-        fs::permissions(file, fs::perms::owner_all);
-    }
-
-private:
-    TestFolder folder_;
-};
 
 TEST(CudaBuild, PutsThePtxOfEveryKernelIntoTheTableOnce) {
     const TestFolder folder;
@@ -162,9 +137,21 @@ TEST(CudaBuild, ExplainsTheScheduleByEachArchitecture) {
     EXPECT_THAT(asked_for.output, ::testing::ContainsRegex("  attend +64 +192 +25600 +[0-9]+%\n"));
 }
 
+TEST(CudaBuild, ExplainsWhatLaunchesAreExpectedOfASize) {
+    const CommandResult result =
+        run_attnc({"explain", "d512_h8_f32:b1_q128_kv128", "--target", "cuda-sm_90", "--no-records"});
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output,
+                ::testing::ContainsRegex("\n  at b1_q128_kv128 on sm_90 \\(NVIDIA H100\\), by the model:\n"
+                                         "    launch +blocks +waves +cycles +peak  limited by\n"
+                                         "    project_heads +24 +1 +[0-9]+ +[0-9.]+%  idle multiprocessors\n"
+                                         "    attend +32 +1 +[0-9]+ +[0-9.]+%  idle multiprocessors\n"
+                                         "    project_out +8 +1 +[0-9]+ +[0-9.]+%  idle multiprocessors\n"));
+}
+
 TEST(CudaBuild, SaysWhatCubinsAreMissing) {
     const TestFolder folder;
-    const Tools tools;
+    const ToolFolder tools;
     const CommandResult result =
         run_attnc(build_for("cuda-sm_80") + Strings{"-o", folder / "out"}, tools.environment());
     EXPECT_EQ(result.exit_code, 1);
@@ -177,7 +164,7 @@ TEST(CudaBuild, SaysWhatCubinsAreMissing) {
 
 TEST(CudaBuild, HasACubinForEachArchitectureBesideThePtx) {
     const TestFolder folder;
-    const Tools tools;
+    const ToolFolder tools;
     tools.add_ptxas("echo \"cubin $1 of $(/usr/bin/basename $2)\" > $4");
     const CommandResult result = run_attnc(
         build_for("cuda-sm_90,cuda-sm_80,cuda") + Strings{"-o", folder / "out"}, tools.environment());
@@ -201,7 +188,7 @@ TEST(CudaBuild, HasACubinForEachArchitectureBesideThePtx) {
 
 TEST(CudaBuild, SaysWhatTheAssemblerSaid) {
     const TestFolder folder;
-    const Tools tools;
+    const ToolFolder tools;
     tools.add_ptxas("echo 'ptxas fatal   : Value sm_70 is not defined for option gpu-name'; exit 255");
     const CommandResult result =
         run_attnc(build_for("cuda-sm_70") + Strings{"-o", folder / "out", "-j", "1"}, tools.environment());

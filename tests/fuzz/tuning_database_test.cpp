@@ -16,6 +16,8 @@
 namespace attnc {
 namespace {
 
+constexpr const char* kDeviceTargets[] = {"cuda", "cuda-sm_80", "cuda-sm_90"};
+
 std::string database_text() {
     TuningDatabase database;
     for (const char* target : kCpuTargets) {
@@ -24,6 +26,7 @@ std::string database_text() {
         record.schedule = default_schedule(record.config, target);
         database.add(record);
     }
+    for (const char* target : kDeviceTargets) database.add(test::device_record(target));
     return database.text();
 }
 
@@ -37,6 +40,11 @@ void use(const TuningDatabase& database) {
             look_up(request, {{RecordOrigin::kOption, "x.jsonl", database.records()}});
         EXPECT_NO_THROW(check_schedule(found.schedule, request.config, target));
     }
+    const DeviceLookupRequest request = {
+        parse_config("d512_h8_f32"), {75, 80, 90}, {parse_sizes("b1_q1_kv1")}};
+    const FoundCudaSchedule found =
+        look_up_device(request, {{RecordOrigin::kOption, "x.jsonl", database.records()}});
+    EXPECT_EQ(cuda_schedule_fault(found.schedule, request.config, request.architectures), "");
 }
 
 // Whether it was read; the complaint, if any, is one line of the right form.
@@ -90,7 +98,7 @@ TEST(HostileDatabases, WithBytesChangedNeverCrash) {
 
 // Values of every kind in the place of every value.
 TEST(HostileDatabases, WithOtherValuesNeverCrash) {
-    const std::string line = to_json_line(test::measured_record(1));
+    const std::string lines[] = {to_json_line(test::measured_record(1)), to_json_line(test::device_record())};
     const std::vector<std::string> values = {"0",
                                              "-1",
                                              "1e308",
@@ -112,9 +120,12 @@ TEST(HostileDatabases, WithOtherValuesNeverCrash) {
                                              "{}",
                                              "[[[[[[[[]]]]]]]]",
                                              "{\"a\":{\"a\":{\"a\":{\"a\":{}}}}}"};
-    for (size_t colon = line.find(':'); colon != std::string::npos; colon = line.find(':', colon + 1)) {
-        const size_t end = line.find_first_of(",}", colon);
-        for (const std::string& value : values) read(line.substr(0, colon + 1) + value + line.substr(end));
+    for (const std::string& line : lines) {
+        for (size_t colon = line.find(':'); colon != std::string::npos; colon = line.find(':', colon + 1)) {
+            const size_t end = line.find_first_of(",}", colon);
+            for (const std::string& value : values)
+                read(line.substr(0, colon + 1) + value + line.substr(end));
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "runtime/kernel_abi.h"
 #include "schedules/cuda_model.h"
@@ -57,14 +57,14 @@ TEST(CudaDefaultSchedule, OfCommonHeadsNeedsNoMoreThanTheOldestDeviceHas) {
     }
 }
 
-TEST(CudaDefaultSchedule, IsValidForHeadsWithoutACommonDivisorOfUse) {
-    for (const auto& [head_dim, v_head_dim] :
-         {std::pair(512, 496), std::pair(496, 512), std::pair(16, 512), std::pair(512, 16),
-          std::pair(48, 512), std::pair(80, 272), std::pair(336, 208), std::pair(176, 512)}) {
-        const Config config = with_heads(head_dim, v_head_dim);
-        EXPECT_EQ(error_of([&] { check_cuda_schedule(default_cuda_schedule(config), config, kTarget); }),
-                  "no error")
-            << head_dim << " and " << v_head_dim;
+TEST(CudaDefaultSchedule, IsValidForHeadsOfDifferentSizes) {
+    for (int64_t head_dim = 16; head_dim <= 512; head_dim += 16) {
+        for (const int64_t v_head_dim : {16, 48, 80, 208, 272, 496, 512}) {
+            const Config config = with_heads(head_dim, v_head_dim);
+            EXPECT_EQ(error_of([&] { check_cuda_schedule(default_cuda_schedule(config), config, kTarget); }),
+                      "no error")
+                << head_dim << " and " << v_head_dim;
+        }
     }
 }
 
@@ -120,6 +120,52 @@ TEST(CudaModel, OfTheUsualLayer) {
     const CudaModel attend = cuda_model(schedule, usual(), ATTNC_KERNEL_ATTEND, cuda_device(80));
     EXPECT_GT(attend.multiply_adds / attend.instructions, 0.68);
     EXPECT_LT(attend.expected_fraction, attend.multiply_adds / attend.instructions);
+}
+
+// sm_80 has half the lanes of sm_90 for as many schedulers, whose other instructions go between its multiply-adds.
+TEST(CudaModel, OfHalfAsManyLanesIsNearerToTheirPeak) {
+    const CudaSchedule schedule = default_cuda_schedule(usual());
+    const CudaModel half = cuda_model(schedule, usual(), ATTNC_KERNEL_ATTEND, cuda_device(80));
+    const CudaModel whole = cuda_model(schedule, usual(), ATTNC_KERNEL_ATTEND, cuda_device(90));
+    EXPECT_EQ(half.instructions, whole.instructions);
+    EXPECT_EQ(half.warps, whole.warps);
+    EXPECT_GT(half.expected_fraction, whole.expected_fraction);
+    EXPECT_DOUBLE_EQ(issue_cycles(whole, cuda_device(90)), whole.instructions);
+    EXPECT_LT(issue_cycles(half, cuda_device(80)), half.multiply_adds + half.instructions);
+    EXPECT_GT(issue_cycles(half, cuda_device(80)), 2 * half.multiply_adds);
+}
+
+TEST(CudaSchedule, OfAKernelKeepsWhatItsCodeIsMadeBy) {
+    CudaSchedule schedule =
+        parse_cuda_schedule("panel:64,out_panel:64,split_kv:1024,attend.threads_y:4,attend_decode.depth:16",
+                            default_cuda_schedule(usual()));
+    const auto own = [&](int kernel) { return of_kernel(schedule, usual(), kernel); };
+    EXPECT_EQ(own(ATTNC_KERNEL_PROJECT_HEADS).layout.panel, 64);
+    EXPECT_EQ(own(ATTNC_KERNEL_PROJECT_HEADS).layout.out_panel, 128);
+    EXPECT_EQ(own(ATTNC_KERNEL_PROJECT_OUT).layout.out_panel, 64);
+    EXPECT_EQ(own(ATTNC_KERNEL_ATTEND).params.attend.threads_y, 4);
+    EXPECT_EQ(own(ATTNC_KERNEL_ATTEND).layout.panel, 128);
+    EXPECT_EQ(own(ATTNC_KERNEL_ATTEND_DECODE).layout.split_kv, 1024);
+    EXPECT_EQ(own(ATTNC_KERNEL_ATTEND_DECODE).params.attend_decode.depth, 16);
+    const CudaSchedule before = own(ATTNC_KERNEL_ATTEND);
+    schedule.layout.split_kv = 2048;
+    schedule.params.attend_decode.depth = 32;
+    schedule.params.project_heads.unroll = 8;
+    EXPECT_EQ(own(ATTNC_KERNEL_ATTEND), before);
+    for (const int kernel : {ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_ATTEND, ATTNC_KERNEL_ATTEND_MASKED,
+                             ATTNC_KERNEL_ATTEND_DECODE, ATTNC_KERNEL_ATTEND_PROBS}) {
+        EXPECT_EQ(error_of([&] { check_cuda_schedule(own(kernel), usual(), kTarget); }), "no error");
+    }
+}
+
+TEST(CudaTarget, NamesAnArchitecture) {
+    EXPECT_EQ(cuda_target(80), "cuda-sm_80");
+    EXPECT_EQ(cuda_target(kNoArchitecture), "cuda");
+    for (const int architecture : cuda_architectures())
+        EXPECT_EQ(cuda_target_architecture(cuda_target(architecture)), architecture);
+    for (const char* name :
+         {"", "cuda-", "cuda-sm_", "cuda-sm_81", "cuda-sm_080", "cuda-sm_80 ", "opencl", "x86-64-linux"})
+        EXPECT_EQ(cuda_target_architecture(name), std::nullopt) << name;
 }
 
 TEST(CudaCapability, IsTheTargets) {

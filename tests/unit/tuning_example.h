@@ -1,6 +1,8 @@
 // A tuning record to change and compare.
 #pragma once
 
+#include <string>
+
 #include "schedules/tuning_record.h"
 
 namespace attnc::test {
@@ -23,6 +25,27 @@ inline TuningRecord example_record() {
     record.llvm = "21.1";
     record.date = "2026-03-01T12:00:00Z";
     record.effort = "quick";
+    return record;
+}
+
+// Of a device: estimated, with what an assembler made of two kernels.
+inline TuningRecord device_record(const std::string& target = "cuda-sm_80") {
+    TuningRecord record = example_record();
+    record.target = target;
+    record.machine = {
+        .cpu = "NVIDIA A100", .cpus = 108, .l1d_bytes = 167936, .l2_bytes = 41943040, .l3_bytes = 0};
+    record.threads = 1;
+    record.schedule = {};
+    record.cuda_schedule = default_cuda_schedule(record.config);
+    const std::string hash = record.kernels.at("attend").object_hash;
+    record.kernels.clear();
+    record.kernels["attend"] = {
+        .object_hash = hash,
+        .assembled =
+            AssembledKernel{.registers = 168, .spill_bytes = 0, .stack_bytes = 0, .shared_bytes = 25600}};
+    record.kernels["attend_guarded"] = {.object_hash = hash};
+    record.calls.clear();
+    record.effort = "estimate";
     return record;
 }
 

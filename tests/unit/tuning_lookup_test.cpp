@@ -38,7 +38,7 @@ RecordSource source(RecordOrigin origin, std::vector<TuningRecord> records, std:
 
 int64_t tag(const FoundSchedule& found) { return found.schedule.layout.split_kv; }
 
-std::string outcome_of(const FoundSchedule& found) {
+std::string outcome_of(const FoundRecord& found) {
     std::string text;
     for (const LookupStep& step : found.steps) {
         text += (step.taken ? "-> " : "   ") + step.asked + ": " + step.outcome + "\n";
@@ -182,6 +182,111 @@ TEST(LookUp, PrefersFewerThreadsThenTheBetterRecord) {
     });
     EXPECT_EQ(tag(look_up(request(), {source(RecordOrigin::kOption, {eight, two})})), 32);
     EXPECT_EQ(tag(look_up(request(), {source(RecordOrigin::kOption, {eight, two, cpus})})), 48);
+}
+
+// ---- Devices
+
+using test::device_record;
+
+TuningRecord device_tagged(
+    int64_t split_kv, const std::string& target,
+    const std::function<void(TuningRecord&)>& change = [](TuningRecord&) {}) {
+    TuningRecord record = device_record(target);
+    record.cuda_schedule->layout.split_kv = split_kv;
+    change(record);
+    return record;
+}
+
+FoundCudaSchedule look_up_for(const std::vector<int>& architectures,
+                              const std::vector<RecordSource>& sources) {
+    return look_up_device({parse_config("d512_h8_f32"), architectures, test::example_record().sizes},
+                          sources);
+}
+
+int64_t tag(const FoundCudaSchedule& found) { return found.schedule.layout.split_kv; }
+
+TEST(LookUpDevice, AsksTheSameSteps) {
+    EXPECT_EQ(outcome_of(look_up_for({80}, {})),
+              "   --db: not given\n"
+              "   project: it has none\n"
+              "   shipped, this machine: no record of d512_h8_f32\n"
+              "   nearest machine, sizes and layer: no record of heads of 64 and 64 features\n"
+              "-> built-in default: always there\n");
+    const std::vector<RecordSource> all = {
+        source(RecordOrigin::kOption, {device_tagged(64, "cuda-sm_80")}, "first.jsonl"),
+        source(RecordOrigin::kProject, {device_tagged(128, "cuda-sm_80")}, "attnc.tuning.jsonl"),
+        source(RecordOrigin::kShipped, {device_tagged(192, "cuda-sm_80")}, "cuda-sm_80.jsonl"),
+    };
+    for (size_t given = 0; given < all.size(); ++given) {
+        const FoundCudaSchedule found =
+            look_up_for({80}, {all.begin() + static_cast<long>(given), all.end()});
+        EXPECT_EQ(tag(found), 64 * (static_cast<int64_t>(given) + 1));
+        EXPECT_EQ(found.file, all[given].file);
+    }
+    EXPECT_EQ(outcome_of(look_up_for({80}, {all[2]})),
+              "   --db: not given\n"
+              "   project: it has none\n"
+              "-> shipped, this machine: d512_h8_f32 at b1_q128_kv128 b32_q50_kv50 on NVIDIA A100, estimate, "
+              "2026-03-01\n");
+}
+
+TEST(LookUpDevice, PassesOverOtherArchitecturesAndCpus) {
+    const std::vector<RecordSource> sources = {
+        source(RecordOrigin::kOption, {measured_record(1), device_tagged(64, "cuda-sm_90")})};
+    EXPECT_FALSE(look_up_for({80}, sources).record);
+    EXPECT_FALSE(look_up_for({}, sources).record);
+    EXPECT_EQ(tag(look_up_for({90}, sources)), 64);
+    // Nor does a CPU's build take a device's.
+    EXPECT_FALSE(look_up(request(), {source(RecordOrigin::kOption, {device_record()})}).record);
+}
+
+TEST(LookUpDevice, TakesTheNewestArchitecturesRecordAndSaysWhichItPassesOver) {
+    const std::vector<RecordSource> sources = {source(
+        RecordOrigin::kOption,
+        {device_tagged(64, "cuda"), device_tagged(128, "cuda-sm_80"), device_tagged(192, "cuda-sm_90")})};
+    EXPECT_EQ(tag(look_up_for({}, sources)), 64);
+    EXPECT_EQ(tag(look_up_for({75}, sources)), 64);
+    EXPECT_EQ(tag(look_up_for({75, 80}, sources)), 128);
+    const FoundCudaSchedule found = look_up_for({80, 90}, sources);
+    EXPECT_EQ(tag(found), 192);
+    const std::string record =
+        "d512_h8_f32 at b1_q128_kv128 b32_q50_kv50 on NVIDIA A100, estimate, 2026-03-01";
+    EXPECT_EQ(
+        outcome_of(found),
+        "-> --db a.jsonl: " + record + "; passed over: " + record +
+            " for cuda-sm_80 (a library has one schedule for a device, that of cuda-sm_90); passed over: " +
+            record + " for cuda (a library has one schedule for a device, that of cuda-sm_90)\n");
+}
+
+TEST(LookUpDevice, TakesWhatEveryArchitectureOfTheLibraryCanRun) {
+    // 96 KiB, of which sm_75 has 64.
+    const auto wide = [](TuningRecord& record) {
+        record.cuda_schedule = parse_cuda_schedule(
+            "threads_x:16,tile_kv:128,split_kv:512,attend.threads_y:8,attend.depth:64,attend.value_keys:128",
+            *record.cuda_schedule);
+    };
+    const std::vector<RecordSource> sources = {
+        source(RecordOrigin::kOption, {device_tagged(512, "cuda-sm_90", wide)})};
+    const FoundCudaSchedule alone = look_up_for({90}, sources);
+    ASSERT_TRUE(alone.record) << outcome_of(alone);
+    const FoundCudaSchedule both = look_up_for({75, 90}, sources);
+    EXPECT_FALSE(both.record);
+    EXPECT_EQ(
+        both.steps.front().outcome,
+        "refused: d512_h8_f32 at b1_q128_kv128 b32_q50_kv50 on NVIDIA A100, estimate, 2026-03-01 (attend: a "
+        "block takes 73728 bytes of shared memory, 65536 are there on sm_75)");
+}
+
+// An architecture is the machine: what was measured on one device of it comes before what was estimated for another.
+TEST(LookUpDevice, PrefersAMeasuredRecordOfTheSameArchitecture) {
+    const TuningRecord measured = device_tagged(128, "cuda-sm_80", [](TuningRecord& record) {
+        record.machine.cpu = "NVIDIA A30";
+        record.calls = measured_record(1).calls;
+        record.effort = "measure";
+    });
+    const std::vector<RecordSource> sources = {
+        source(RecordOrigin::kShipped, {device_tagged(64, "cuda-sm_80"), measured})};
+    EXPECT_EQ(tag(look_up_for({80}, sources)), 128);
 }
 
 TEST(MachineDistance, GrowsWithCachesAndNames) {

@@ -18,6 +18,18 @@ using ::testing::StartsWith;
 
 TuningRecord example() { return test::example_record(); }
 
+// The complaint about a device's record with one value put in another's place, or taken away.
+std::string device_error_with(const std::string& path, const Json& value) {
+    Json json = Json::parse(to_json_line(test::device_record()));
+    json[Json::json_pointer(path)] = value;
+    try {
+        parse_record(json.dump());
+    } catch (const RecordError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
 Json example_json() { return Json::parse(to_json_line(example())); }
 
 std::string error_of(const std::string& line) {
@@ -176,10 +188,11 @@ TEST(TuningRecord, RefusesTextsOfAnotherForm) {
     EXPECT_EQ(error_with("/sizes", Json::array({"b1_q0_kv1"})), "sizes 'b1_q0_kv1' has no rows");
     EXPECT_EQ(error_with("/sizes", Json::array({"b1_q1_kv1", "b1_q1_kv1"})), "sizes has an entry twice");
     EXPECT_EQ(error_with("/calls/b1_q1_kv1", Json::object()), "calls.b1_q1_kv1 is not one of its sizes");
-    EXPECT_EQ(error_with("/target", "arm-64-linux"), "target 'arm-64-linux' is not one of an x86-64 CPU");
+    EXPECT_EQ(error_with("/target", "arm-64-linux"),
+              "target 'arm-64-linux' is not one of an x86-64 CPU, nor cuda or cuda-sm_80");
     EXPECT_EQ(error_with("/target", "x86-64-linux-\n"), "target has a control character: 'x86-64-linux-?'");
     EXPECT_EQ(error_with("/target", "x86-64-linux avx2"),
-              "target 'x86-64-linux avx2' is not one of an x86-64 CPU");
+              "target 'x86-64-linux avx2' is not one of an x86-64 CPU, nor cuda or cuda-sm_80");
     EXPECT_EQ(error_with("/machine/cpu", ""), "machine.cpu is empty");
     EXPECT_EQ(error_with("/machine/cpu", std::string(257, 'x')), "machine.cpu is longer than 256 bytes");
     EXPECT_EQ(error_with("/effort", "heroic"),
@@ -191,6 +204,63 @@ TEST(TuningRecord, RefusesTextsOfAnotherForm) {
         EXPECT_EQ(error_with("/date", date),
                   "date '" + std::string(date) + "' is not of the form 2026-03-01T12:00:00Z");
     }
+}
+
+TEST(DeviceRecord, ParsingUndoesPrinting) {
+    for (const char* target : {"cuda", "cuda-sm_80", "cuda-sm_121"}) {
+        const TuningRecord record = test::device_record(target);
+        EXPECT_EQ(parse_record(to_json_line(record)), record) << target;
+    }
+    TuningRecord other = test::device_record();
+    other.cuda_schedule->layout.panel = 64;
+    other.cuda_schedule->params.attend_probs.register_state = 0;
+    EXPECT_EQ(parse_record(to_json_line(other)), other);
+    EXPECT_NE(to_json_line(other), to_json_line(test::device_record()));
+}
+
+TEST(DeviceRecord, HasItsFieldsByNameAndNoTimes) {
+    const std::string line = to_json_line(test::device_record());
+    EXPECT_THAT(line, HasSubstr(R"("layout":{"panel":128,"out_panel":128,"threads_x":8,)"));
+    EXPECT_THAT(line, HasSubstr(R"("attend_decode":{"threads_y":4,)"));
+    EXPECT_THAT(line,
+                HasSubstr(R"("kernels":{"attend":{"object":"0123456789abcdef0123456789abcdef","assembled":)"
+                          R"({"registers":168,"spill_bytes":0,"stack_bytes":0,"shared_bytes":25600}},)"
+                          R"("attend_guarded":{"object":"0123456789abcdef0123456789abcdef"}},"calls":{})"));
+}
+
+TEST(DeviceRecord, IsRefusedWithWhatIsAnothersOrMissing) {
+    EXPECT_EQ(device_error_with("/target", "cuda-sm_81"),
+              "target 'cuda-sm_81' is not one of an x86-64 CPU, nor cuda or cuda-sm_80");
+    EXPECT_EQ(device_error_with("/target", "x86-64-linux-cuda"),
+              "target 'x86-64-linux-cuda' is not one of an x86-64 CPU, nor cuda or cuda-sm_80");
+    EXPECT_EQ(device_error_with("/target", "x86-64-linux"),
+              "params.project_heads.rows is missing (written by attnc '0.1.0')");
+    EXPECT_EQ(device_error_with("/layout/rows", 1), "layout.rows is unknown (written by attnc '0.1.0')");
+    EXPECT_EQ(device_error_with("/layout/threads_x", -1), "layout.threads_x -1 is outside 0..1048576");
+    EXPECT_EQ(device_error_with("/kernels/attend_narrow", Json::object()),
+              "kernels.attend_narrow is unknown (written by attnc '0.1.0')");
+    EXPECT_EQ(device_error_with("/kernels/attend/assembled", 1), "kernels.attend.assembled is not an object");
+    EXPECT_EQ(device_error_with("/kernels/attend/assembled/registers", 0),
+              "kernels.attend.assembled.registers 0 is outside 1..4294967296");
+    EXPECT_EQ(device_error_with("/kernels/attend/assembled/warps", 1),
+              "kernels.attend.assembled.warps is unknown (written by attnc '0.1.0')");
+    EXPECT_EQ(device_error_with("/kernels/attend/assembled", Json::object()),
+              "kernels.attend.assembled.registers is missing (written by attnc '0.1.0')");
+    EXPECT_EQ(device_error_with("/kernels/attend/seconds", 1),
+              "kernels.attend.spread is missing (written by attnc '0.1.0')");
+    // A CPU's kernel has no assembler's account.
+    Json json = example_json();
+    json["kernels"]["attend_merge"]["assembled"] = Json::object();
+    EXPECT_EQ(error_of(json.dump()), "kernels.attend_merge.seconds is missing (written by attnc '0.1.0')");
+}
+
+TEST(DeviceRecord, IsNotWrittenWithAnothersSchedule) {
+    TuningRecord record = test::device_record();
+    record.cuda_schedule.reset();
+    EXPECT_THROW(to_json_line(record), RecordError);
+    record = example();
+    record.cuda_schedule = CudaSchedule{};
+    EXPECT_THROW(to_json_line(record), RecordError);
 }
 
 TEST(RecordKey, IsTheSameForWhateverMayReplaceOneAnother) {
