@@ -4,7 +4,9 @@
 #include <stdexcept>
 
 #include "compiler/build.h"
+#include "compiler/machine.h"
 #include "compiler/targets.h"
+#include "compiler/tuning_sources.h"
 #include "runtime/cpu.h"
 #include "schedules/cpu_params.h"
 
@@ -38,6 +40,10 @@ std::filesystem::path Libraries::archive(const Config& config, const std::string
     request.output = folder_.path() / request.name;
     request.kernel_cache = kernel_cache();
     request.installation = installation_of(ATTNC_BENCH_COMMAND);
+    request.tuning = {.looked_up = true,
+                      .sources = tuning_sources({}, std::filesystem::current_path(), request.installation),
+                      .machine = this_machine(),
+                      .sizes = grid_sizes(complete(config), request.installation)};
     return archives_[key] = build_library(request).archive;
 }
 

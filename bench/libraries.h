@@ -16,7 +16,8 @@ class Libraries {
 public:
     Libraries();
 
-    // The library of "d512_h8_f32" for one target, loaded; lives as long as this object.
+    // The library of "d512_h8_f32" for one target, by the tuning record that `attnc build` takes, if any, loaded; lives as long
+    // as this object.
     const attnc_library* get(const Config& config, const std::string& target);
 
     // Its archive, not loaded.

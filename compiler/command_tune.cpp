@@ -13,6 +13,7 @@
 #include "compiler/subprocess.h"
 #include "compiler/targets.h"
 #include "compiler/tree.h"
+#include "compiler/tune_control_here.h"
 #include "compiler/tune_device.h"
 #include "compiler/tune_display.h"
 #include "compiler/tune_export.h"
@@ -22,6 +23,7 @@
 #include "compiler/tune_report.h"
 #include "compiler/tune_results.h"
 #include "compiler/tune_session.h"
+#include "compiler/tune_trials.h"
 #include "compiler/tuning_sources.h"
 
 namespace attnc {
@@ -41,6 +43,9 @@ struct Options : TuneOptions {
     std::string export_folder;
     std::string import_file;
     int64_t export_candidates = 0;  // 0: as the effort says
+    std::string json;
+    size_t random = 0;
+    bool detuned = false;
     bool lookup_only = false;
     bool mpi = false;
     bool under_rank = false;
@@ -110,6 +115,7 @@ ReportLayer tune_layer(const TunedLayer& layer, const Options& options, const Ef
                                         .machine = request.machine,
                                         .effort = effort,
                                         .seed = options.seed,
+                                        .journal = &journal,
                                         .installation = own_installation(),
                                         .cache = cache.empty() ? folder.path() / "kernels" : cache,
                                         .folder = folder.path()});
@@ -145,7 +151,7 @@ ReportLayer tune_layer(const TunedLayer& layer, const Options& options, const Ef
 // The same command for a rank, of which it chooses the machine's start here, where the records are.
 RankWork work_of(const TunedLayer& layer, const Options& options, const fs::path& database) {
     return {.name = name_of(layer),
-            .journal_keys = to_string(layer.config) + " ",
+            .journal_keys = journal_key_begins(layer.config, options.threads),
             .start = [&options, layer, database](const std::string& target, const Machine& machine) {
                 const TuneStart start = start_of(layer, target, machine, options, database);
                 std::vector<std::string> arguments = {"--effort",   options.effort,
@@ -235,8 +241,10 @@ void import_results(const Options& options, const fs::path& database) {
 
 void run_for_devices(const Options& options, const std::vector<TunedLayer>& layers,
                      const fs::path& database) {
-    if (options.mpi || !options.export_folder.empty() || !options.report.empty())
-        throw UsageError("--mpi, --export and --report are for CPUs: nothing is run for a device");
+    if (options.mpi || !options.export_folder.empty() || !options.report.empty() || options.random > 0 ||
+        options.detuned)
+        throw UsageError(
+            "--mpi, --export, --report, --random and --detuned are for CPUs: nothing is run for a device");
     const DeviceTuneRequest request = {.layers = layers,
                                        .options = options,
                                        .database = database,
@@ -247,8 +255,31 @@ void run_for_devices(const Options& options, const std::vector<TunedLayer>& laye
     options.lookup_only ? show_device_lookups(request) : tune_devices(request);
 }
 
+// Fails where the schedules that builds take don't hold.
+void control_layers(const std::vector<TunedLayer>& layers, const Options& options, const Effort& effort,
+                    double limit, const fs::path& database) {
+    if (!effort.measures) throw UsageError("effort estimate measures nothing that --detuned could be for");
+    ControlHere setup = {.layers = layers,
+                         .options = options,
+                         .effort = effort,
+                         .random = options.random,
+                         .database = database,
+                         .journal = options.journal,
+                         .kernel_cache = options.kernel_cache};
+    // How long a search takes is part of what --detuned tells, so that it begins from nothing.
+    if (options.random > 0 && setup.journal.empty()) setup.journal = database.string() + ".random.journal";
+    Deadline deadline(steady_seconds, limit);
+    const ControlReport report = control_here(setup, deadline);
+    fmt::print("{}", control_table(report));
+    std::fflush(stdout);
+    if (!options.json.empty()) write_file(options.json, control_json(report));
+    if (const std::string fault = control_fault(report); !fault.empty()) throw std::runtime_error(fault);
+}
+
 void run(const Options& options) {
     if (options.under_rank) end_with_parent();
+    if (!options.json.empty() && options.random == 0 && !options.detuned)
+        throw UsageError("--json needs --random or --detuned, of which it tells");
     std::unique_ptr<RankLink> link;
     if (options.mpi) link = std::make_unique<RankLink>(own_installation());
     if (link && link->rank() > 0) {
@@ -276,6 +307,10 @@ void run(const Options& options) {
     }
     if (options.lookup_only) {
         for (const TunedLayer& layer : layers) show_lookup(layer, own_target(options.target), database);
+        return;
+    }
+    if (options.random > 0 || options.detuned) {
+        control_layers(layers, options, effort, limit, database);
         return;
     }
     // Anything wrong with the files is said before the first minute has gone.
@@ -306,7 +341,7 @@ void add_tune_command(CLI::App& app) {
     command->add_option(
         "problem", options->problems,
         "Problem strings with sizes: d512_h8_f32:b32_q50_kv50. Sizes of one layer are tuned together");
-    command->add_option(
+    CLI::Option* effort = command->add_option(
         "--effort", options->effort,
         "estimate (nothing is run), quick (about a minute a kernel), measure, patient; default: measure");
     command->add_option("--time-limit", options->time_limit,
@@ -329,8 +364,12 @@ void add_tune_command(CLI::App& app) {
                      "Only these kernels, with commas between them; default: all")
         ->delimiter(',')
         ->allow_extra_args(false);
-    command->add_option("--schedule", options->schedule,
-                        "Start from the default with these parameters, instead of what is looked up");
+    CLI::Option* schedule =
+        command->add_option("--schedule", options->schedule,
+                            "Start from the default with these parameters, instead of what is looked up");
+    command
+        ->add_flag("--no-records", options->no_records, "Start from the default, whatever records there are")
+        ->excludes(schedule);
     CLI::Option* lookup = command->add_flag("--lookup-only", options->lookup_only,
                                             "Say which record there is, and search nothing");
     command->add_option(
@@ -362,14 +401,36 @@ void add_tune_command(CLI::App& app) {
             "Candidates of each kernel that the program carries; default: as many as --effort begins with")
         ->check(CLI::Range(1, 10000))
         ->needs(exported);
+    CLI::Option* imported =
+        command
+            ->add_option(
+                "--import", options->import_file,
+                "Tune nothing: add what such a program found to the database, from the file that it wrote")
+            ->excludes(exported)
+            ->excludes(lookup)
+            ->excludes(report)
+            ->excludes(mpi);
+    CLI::Option* random =
+        command
+            ->add_option("--random", options->random,
+                         "Tune nothing: hold what builds take against so many random points of each kernel")
+            ->check(CLI::Range(1, 1'000'000))
+            ->excludes(lookup)
+            ->excludes(report)
+            ->excludes(mpi)
+            ->excludes(exported)
+            ->excludes(imported)
+            ->excludes(effort);
     command
-        ->add_option(
-            "--import", options->import_file,
-            "Tune nothing: add what such a program found to the database, from the file that it wrote")
-        ->excludes(exported)
+        ->add_flag("--detuned", options->detuned,
+                   "Tune nothing: hold what builds take against a search from the smallest register tile")
+        ->excludes(random)
         ->excludes(lookup)
         ->excludes(report)
-        ->excludes(mpi);
+        ->excludes(mpi)
+        ->excludes(exported)
+        ->excludes(imported);
+    command->add_option("--json", options->json, "File for what came of --random or --detuned");
     command->add_option("--seed", options->seed, "Of the candidates that are drawn at random; default: 1");
     command->add_option("--kernel-cache", options->kernel_cache, "Folder that keeps compiled kernels")
         ->envname("ATTNC_KERNEL_CACHE");

@@ -1,12 +1,31 @@
 #include "compiler/tune_display.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 
 namespace attnc {
+
+namespace {
+
+// A line that wraps can't be taken away again.
+size_t columns_of_terminal() {
+    winsize size = {};
+    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+std::string progress_text(const TuneEvent& event, double peak) {
+    std::string text = fmt::format("{}: best {:.3f}, {:.2f} of peak, trial {} of about {}", event.part,
+                                   event.best_ratio, peak, event.trial, event.trial + event.expected);
+    if (std::isfinite(event.seconds_left))
+        text += fmt::format(", {} left", duration_text(event.seconds_left));
+    return text;
+}
 
 TuneDisplay::TuneDisplay() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
@@ -15,6 +34,13 @@ TuneDisplay::~TuneDisplay() { clear(); }
 void TuneDisplay::clear() {
     if (shown_) std::fputs("\r\033[K", stderr);
     shown_ = false;
+}
+
+void TuneDisplay::show(const std::string& text) {
+    if (!terminal_) return;
+    fmt::print(stderr, "\r\033[K{}", text.substr(0, columns_of_terminal() - 1));
+    std::fflush(stderr);
+    shown_ = true;
 }
 
 void TuneDisplay::line(const std::string& text) {
@@ -27,6 +53,7 @@ void TuneDisplay::begin(const TunedPart& part, const std::string& start) {
     trials_ = failed_ = known_ = 0;
     peak_ = 0;
     line(fmt::format("  {} from {}", part.part.name, start));
+    show(part.part.name + ": looking for candidates");
 }
 
 void TuneDisplay::skip(const TunedPart& part, const std::string& why) {
@@ -43,13 +70,7 @@ void TuneDisplay::trial(const TuneEvent& event) {
     if (event.improved)
         line(fmt::format("    {:.3f} of the time, {:.2f} of peak: {}", event.best_ratio, peak_,
                          event.candidate));
-    if (!terminal_ || event.from_journal) return;
-    std::string left;
-    if (std::isfinite(event.seconds_left)) left = fmt::format(", {} left", duration_text(event.seconds_left));
-    fmt::print(stderr, "\r\033[K{}: best {:.3f} of the time, {:.2f} of peak, {} of about {} trials{}",
-               event.part, event.best_ratio, peak_, event.trial, event.trial + event.expected, left);
-    std::fflush(stderr);
-    shown_ = true;
+    if (!event.from_journal) show(progress_text(event, peak_));
 }
 
 void TuneDisplay::end(const TunedPart& part, const std::string& best, double ratio, bool finished) {

@@ -7,6 +7,9 @@
 
 namespace attnc {
 
+// Where a part's search is, after a trial; `peak`: of the best.
+std::string progress_text(const TuneEvent& event, double peak);
+
 class TuneDisplay {
 public:
     TuneDisplay();
@@ -22,6 +25,7 @@ public:
 
 private:
     void clear();
+    void show(const std::string& text);  // below the log, on a terminal
 
     bool terminal_;
     bool shown_ = false;

@@ -134,6 +134,7 @@ void Exporter::add_candidates(const ExportLayer& layer, const TunedPart& part, E
                                                           .analysed = request_.effort.analysed,
                                                           .seed = request_.seed,
                                                           .versions = versions_,
+                                                          .journal = nullptr,
                                                           .workers = workers(),
                                                           .ended = [] { return false; }});
     std::vector<std::string>& candidates = exported.candidates[part.part.name];

@@ -9,6 +9,7 @@
 
 #include "compiler/kernel_workers.h"
 #include "compiler/tune_parts.h"
+#include "tuner/journal.h"
 #include "tuner/static_estimate.h"
 
 namespace attnc {
@@ -23,6 +24,7 @@ struct FirstRequest {
     size_t analysed = 0;  // compiled to choose from; at most count: nothing is compiled
     uint64_t seed = 1;
     const CompilerVersions& versions;
+    Journal* journal = nullptr;   // keeps what was analysed; null: nobody does
     WorkerOptions workers;        // jobs: so many are compiled at a time
     std::function<bool()> ended;  // no time for more
 };

@@ -61,6 +61,7 @@ std::vector<SearchPoint> first_of(const BenchHere& setup, const CompilerVersions
                          .analysed = setup.effort.analysed,
                          .seed = setup.seed,
                          .versions = versions,
+                         .journal = setup.journal,
                          .workers = {.attnc = setup.installation.command,
                                      .cache = setup.cache,
                                      .folder = setup.folder,

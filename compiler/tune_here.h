@@ -18,7 +18,8 @@ struct BenchHere {
     int threads = 1;  // of a measured call
     Machine machine;
     Effort effort;
-    uint64_t seed = 1;  // of what is drawn
+    uint64_t seed = 1;           // of what is drawn
+    Journal* journal = nullptr;  // keeps what was analysed; outlives the bench; null: nobody does
     Installation installation;
     std::filesystem::path cache;   // of kernels
     std::filesystem::path folder;  // for what is built; outlives the bench

@@ -16,6 +16,10 @@ namespace attnc {
 
 namespace fs = std::filesystem;
 
+namespace {
+constexpr const char* kDefaultOrigin = "built-in default";
+}
+
 std::string name_of(const TunedLayer& layer) {
     return fmt::format("{} at {}", to_string(layer.config), describe_sizes(layer.sizes));
 }
@@ -78,11 +82,12 @@ FoundSchedule look_up_layer(const TunedLayer& layer, const std::string& target, 
 
 TuneStart start_of(const TunedLayer& layer, const std::string& target, const Machine& machine,
                    const TuneOptions& options, const fs::path& database) {
+    if (options.no_records) return {default_schedule(layer.config, target), kDefaultOrigin};
     if (options.schedule.empty()) {
         const FoundSchedule found = look_up_layer(layer, target, machine, database);
         return {found.schedule,
                 found.record ? fmt::format("record of {}: {}", found.file, describe_record(*found.record))
-                             : std::string("built-in default")};
+                             : std::string(kDefaultOrigin)};
     }
     const CpuSchedule start = parse_schedule(options.schedule, default_schedule(layer.config, target));
     check_schedule(start, layer.config, target);

@@ -14,8 +14,9 @@ namespace attnc {
 struct TuneOptions {
     std::vector<std::string> problems;
     std::string effort = "measure";
-    std::string target;    // empty: the best of the machine
-    std::string schedule;  // to start from: laid over the default; empty: what is looked up
+    std::string target;       // empty: the best of the machine
+    std::string schedule;     // to start from: laid over the default; empty: what is looked up
+    bool no_records = false;  // nothing is looked up: the default it is
     std::vector<std::string> kernels;
     int threads = 1;
     uint64_t seed = 1;

@@ -9,7 +9,7 @@ namespace attnc {
 
 namespace {
 
-bool runs(const std::vector<std::string>& kernels, const std::string& kernel) {
+bool is_among(const std::vector<std::string>& kernels, const std::string& kernel) {
     return std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
 }
 
@@ -38,12 +38,12 @@ TunedWork work_of(const std::string& part) {
 // Whether a call of these sizes, with what `work` adds to it, runs the part's kernels.
 bool is_run(const SearchPart& part, const Config& config, const CpuSchedule& schedule, const Sizes& sizes) {
     const std::vector<std::string> attention = attention_at(config, schedule, sizes);
-    const bool decodes = runs(attention, "attend_decode");
+    const bool decodes = is_among(attention, "attend_decode");
     if (part.name == "project_heads" || part.name == "project_out") return true;
     // Masks and probabilities take any number of queries but for those of a step of decoding, which has masks of its own.
     if (part.name == "attend_masked") return !decodes && config.masks;
     if (part.name == "attend_probs") return !decodes;
-    return runs(attention, part.name);
+    return is_among(attention, part.name);
 }
 
 }  // namespace
@@ -68,6 +68,10 @@ std::vector<TunedPart> tuned_parts(const Config& config, const std::string& targ
         parts.push_back(tuned);
     }
     return parts;
+}
+
+bool is_asked_for(const TunedPart& part, const std::vector<std::string>& kernels) {
+    return kernels.empty() || is_among(kernels, part.part.name);
 }
 
 }  // namespace attnc

@@ -20,4 +20,7 @@ struct TunedPart {
 std::vector<TunedPart> tuned_parts(const Config& config, const std::string& target,
                                    const std::vector<Sizes>& sizes, const CpuSchedule& start);
 
+// Whether the part is among those that were asked for by name; none named: all are.
+bool is_asked_for(const TunedPart& part, const std::vector<std::string>& kernels);
+
 }  // namespace attnc

@@ -16,8 +16,8 @@ namespace attnc {
 // What is handed out: a layer. Its parts follow one another and its record speaks of one machine, so that no decision
 // rests on times of two.
 struct RankWork {
-    std::string name;          // for people
-    std::string journal_keys;  // how keys of its trials begin
+    std::string name;                       // for people
+    std::vector<std::string> journal_keys;  // how keys of its trials begin
     // As the rank's machine and instruction set ask for it.
     struct Start {
         std::vector<std::string> arguments;  // of `attnc tune`, but for files and time

@@ -8,69 +8,18 @@
 #include <optional>
 #include <stdexcept>
 
-#include "compiler/hash.h"
 #include "compiler/interrupt.h"
 #include "compiler/machine.h"
-#include "runtime/kernel_abi.h"
+#include "compiler/tune_trials.h"
 #include "tuner/static_estimate.h"
 
 namespace attnc {
 
 namespace {
 
-constexpr int kVerifiedCalls = 3;
-constexpr double kGiveUpAbove = 1.15;  // of the incumbent's time
-constexpr double kCallSeconds = 0.6;   // for each size of a whole call
+constexpr double kCallSeconds = 0.6;  // for each size of a whole call
 // What the static estimate has to promise before its word alone changes a schedule.
 constexpr double kEstimateMargin = 0.05;
-
-double geometric(const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += std::log(value);
-    return std::exp(sum / static_cast<double>(values.size()));
-}
-
-CallTime call_time(const MeasureAnswer& answer, std::vector<double> MeasureAnswer::Times::*which) {
-    CallTime time;
-    std::vector<double> medians, peaks;
-    for (const MeasureAnswer::Times& times : answer.problems) {
-        medians.push_back(median_of(times.*which));
-        peaks.push_back(times.operations / medians.back() / times.probe);
-        time.spread = std::max(time.spread, relative_spread(times.*which));
-    }
-    time.seconds = geometric(medians), time.peak = geometric(peaks);
-    return time;
-}
-
-TrialResult trial_result(const MeasureAnswer& answer) {
-    if (!answer.fault.empty()) return {{}, answer.fault};
-    std::vector<Ratio> ratios;
-    for (const MeasureAnswer::Times& times : answer.problems)
-        ratios.push_back(paired_ratio(times.candidate, times.incumbent));
-    TrialResult result = {geometric_mean(ratios), ""};
-    if (result.ratio.samples < 1) return {{}, "no round gave a time"};
-    result.candidate = call_time(answer, &MeasureAnswer::Times::candidate);
-    result.incumbent = call_time(answer, &MeasureAnswer::Times::incumbent);
-    return result;
-}
-
-bool same_bits(const CpuSchedule& a, const CpuSchedule& b) {
-    return a.layout.tile_kv == b.layout.tile_kv && a.layout.split_kv == b.layout.split_kv;
-}
-
-// The part of a schedule that decides how long the part's work takes: its own fields and Layout; in attention its other forms
-// too, which share the queries; of a whole call all.
-std::string deciding_text(const TunedPart& part, const CpuSchedule& schedule) {
-    if (part.work == TunedWork::kCall) return to_string(schedule);
-    std::vector<int> kernels = part.part.kernels;
-    if (part.part.name.starts_with("attend")) {
-        for (const int form : {ATTNC_KERNEL_ATTEND, ATTNC_KERNEL_ATTEND_NARROW, ATTNC_KERNEL_ATTEND_SINGLE})
-            kernels.push_back(form);
-    }
-    std::string text;
-    for (const int kernel : kernels) text += to_string(schedule, kernel) + ";";
-    return text;
-}
 
 class Session {
 public:
@@ -81,36 +30,28 @@ public:
           journal_(journal),
           listener_(listener),
           deadline_(deadline),
-          measuring_cpus_(usable_cpus()),
-          current_(request.start) {
-        measuring_cpus_.resize(std::min(measuring_cpus_.size(), static_cast<size_t>(request.threads)));
-    }
+          trials_({request.config, request.target, request.threads, request.machine}, bench),
+          current_(request.start) {}
 
     TuneResult run();
 
 private:
-    MeasureRequest base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
-                                const std::string& fault_of);
     void check_start();
     bool tune_part(const TunedPart& part, size_t parts_left);
     void estimate_part(const TunedPart& part);
-    TrialResult measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial);
-    std::string key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const;
     void take(const TunedPart& part, const CpuSchedule& schedule);
-    void note_kernel(const TunedPart& part, const CallTime& time, int64_t samples);
+    void note_kernel(const TunedPart& part, const TrialResult& result, bool improved);
     std::vector<Ratio> compare_calls(const CpuSchedule& other);
     Ratio compare_result();
     void keep_record();
     TuningRecord record();
-    std::vector<Problem> problems_of(const std::vector<Sizes>& sizes) const;
-    bool is_wanted(const TunedPart& part) const;
 
     const TuneRequest& request_;
     const TuneBench& bench_;
     Journal& journal_;
     const TuneListener& listener_;
     Deadline& deadline_;
-    std::vector<int> measuring_cpus_;
+    Trials trials_;
     CpuSchedule current_;
     std::map<std::string, KernelResult> kernels_;
     std::map<std::string, CallResult> calls_;
@@ -118,72 +59,15 @@ private:
     bool unkept_ = true;  // the record has not been given away since the schedule changed
 };
 
-std::vector<Problem> Session::problems_of(const std::vector<Sizes>& sizes) const {
-    std::vector<Problem> problems;
-    problems.reserve(sizes.size());
-    for (const Sizes& size : sizes) problems.push_back({request_.config, size});
-    return problems;
-}
-
-bool Session::is_wanted(const TunedPart& part) const {
-    const std::vector<std::string>& names = request_.kernels;
-    return names.empty() || std::find(names.begin(), names.end(), part.part.name) != names.end();
-}
-
-// Both built. Throws where the incumbent can't be.
-MeasureRequest Session::base_request(const CpuSchedule& candidate, const CpuSchedule& incumbent,
-                                     const std::string& fault_of) {
-    const BuiltSchedule own = bench_.built(candidate), other = bench_.built(incumbent);
-    for (const BuiltSchedule* built : {&other, &own}) {
-        if (!built->fault.empty()) throw std::runtime_error(fmt::format("{}: {}", fault_of, built->fault));
-    }
-    return {.candidate = own.library,
-            .incumbent = other.library,
-            .target = request_.target,
-            .threads = request_.threads,
-            .cpus = measuring_cpus_};
-}
-
 void Session::check_start() {
     bench_.built_alone(current_);
-    MeasureRequest request = base_request(current_, current_, "the schedule to start from");
-    request.problems = problems_of(request_.sizes);
+    MeasureRequest request =
+        trials_.request(current_, current_, "the schedule to start from", request_.sizes);
     request.verified_calls = kVerifiedCalls;
     request.seconds = 0;
     const MeasureAnswer answer = bench_.measure(request);
     if (!answer.fault.empty())
         throw std::runtime_error(fmt::format("the schedule to start from cannot be used: {}", answer.fault));
-}
-
-TrialResult Session::measure_trial(const TunedPart& part, const SearchSpace& space, const Trial& trial) {
-    const CpuSchedule candidate = space.schedule(trial.candidate),
-                      incumbent = space.schedule(trial.incumbent);
-    if (const BuiltSchedule built = bench_.built(candidate); !built.fault.empty()) return {{}, built.fault};
-    MeasureRequest request = base_request(candidate, incumbent, "the incumbent");
-    request.problems = problems_of(part.sizes);
-    request.work = part.work;
-    request.same_bits = same_bits(candidate, incumbent);
-    // What may take the incumbent's place is right at other sizes too, as is what has bits of its own.
-    request.verified_calls = trial.repeat > 0 || !request.same_bits ? kVerifiedCalls : 0;
-    request.seconds = level_seconds(trial.level) / std::sqrt(static_cast<double>(part.sizes.size()));
-    request.fewest_rounds = level_rounds(trial.level);
-    request.give_up_above = kGiveUpAbove;
-    return trial_result(bench_.measure(request));
-}
-
-// All that the result depends on: the code, the machine, the calls, and how long is measured.
-std::string Session::key_of(const TunedPart& part, const SearchSpace& space, const Trial& trial) const {
-    const Machine& machine = request_.machine;
-    std::string all =
-        fmt::format("{} {} {} {} {} {} {} {} {}", bench_.versions.identity, to_string(request_.config),
-                    request_.target, request_.threads, machine.cpu, machine.l1d_bytes, machine.l2_bytes,
-                    static_cast<int>(part.work), part.part.name);
-    for (const Sizes& size : part.sizes) all += " " + to_string(size);
-    all += fmt::format(" {} {} {} {} {}", deciding_text(part, space.schedule(trial.candidate)),
-                       deciding_text(part, space.schedule(trial.incumbent)), level_seconds(trial.level),
-                       level_rounds(trial.level), trial.repeat);
-    return fmt::format("{} {} {}.{} {}", to_string(request_.config), space.text(trial.candidate), trial.level,
-                       trial.repeat, hash128_hex(all));
 }
 
 // attend_guarded runs the same loops as attend_masked, on rows that have to be done again: too rare to be timed.
@@ -195,10 +79,12 @@ void Session::take(const TunedPart& part, const CpuSchedule& schedule) {
         current_.params.attend_guarded = current_.params.attend_masked;
 }
 
-void Session::note_kernel(const TunedPart& part, const CallTime& time, int64_t samples) {
-    if (time.seconds <= 0) return;
-    KernelResult& result = kernels_[part.part.name];
-    result.seconds = time.seconds, result.spread = time.spread, result.samples = samples;
+// What another layer measured has its ratios, but not its times.
+void Session::note_kernel(const TunedPart& part, const TrialResult& result, bool improved) {
+    const CallTime& time = improved ? result.candidate : result.incumbent;
+    if (time.seconds <= 0 || result.layer != to_string(request_.config)) return;
+    KernelResult& kernel = kernels_[part.part.name];
+    kernel.seconds = time.seconds, kernel.spread = time.spread, kernel.samples = result.ratio.samples;
 }
 
 bool Session::tune_part(const TunedPart& part, size_t parts_left) {
@@ -221,17 +107,14 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     Search search(start, bench_.first(part, space, part_deadline), neighbours, request_.effort.search);
     double incumbent_ratio = 1;
     SearchDriver driver;
-    driver.key = [&](const Trial& trial) { return key_of(part, space, trial); };
-    driver.measure = [&](const Trial& trial) { return measure_trial(part, space, trial); };
+    driver.key = [&](const Trial& trial) { return trials_.key(part, space, trial); };
+    driver.measure = [&](const Trial& trial) { return trials_.measure(part, space, trial); };
     driver.prepare = [&](const std::vector<SearchPoint>& points) {
-        std::vector<CpuSchedule> schedules;
-        schedules.reserve(points.size());
-        for (const SearchPoint& point : points) schedules.push_back(space.schedule(point));
-        bench_.prepare(schedules);
+        bench_.prepare(schedules_of(space, points));
     };
     driver.told = [&](const Search& at, const Trial& trial, const TrialResult& result, bool from_journal) {
         const bool improved = at.best() == trial.candidate;
-        note_kernel(part, improved ? result.candidate : result.incumbent, result.ratio.samples);
+        note_kernel(part, result, improved);
         if (listener_.trial) {
             listener_.trial({part.part.name, space.text(trial.candidate), trial.level, trial.repeat, result,
                              incumbent_ratio, at.best_ratio(), improved, from_journal, at.trials(),
@@ -271,9 +154,7 @@ void Session::estimate_part(const TunedPart& part) {
 std::vector<Ratio> Session::compare_calls(const CpuSchedule& other) {
     bench_.built_alone(current_);
     bench_.built_alone(other);
-    MeasureRequest request = base_request(current_, other, "the schedule that was found");
-    request.problems = problems_of(request_.sizes);
-    request.same_bits = same_bits(current_, other);
+    MeasureRequest request = trials_.request(current_, other, "the schedule that was found", request_.sizes);
     request.verified_calls = kVerifiedCalls;
     request.seconds = kCallSeconds;
     request.fewest_rounds = level_rounds(2);
@@ -346,10 +227,10 @@ TuneResult Session::run() {
             tuned_parts(request_.config, request_.target, request_.sizes, current_);
         if (i == parts.size()) break;
         const TunedPart& part = parts[i];
-        if (!is_wanted(part)) continue;
+        if (!is_asked_for(part, request_.kernels)) continue;
         size_t left = 0;
         for (size_t n = i; n < parts.size(); ++n)
-            left += is_wanted(parts[n]) && parts[n].not_tuned.empty() ? 1 : 0;
+            left += is_asked_for(parts[n], request_.kernels) && parts[n].not_tuned.empty() ? 1 : 0;
         if (!part.not_tuned.empty()) {
             if (listener_.part_skipped) listener_.part_skipped(part, part.not_tuned);
         } else if (!request_.effort.measures) {

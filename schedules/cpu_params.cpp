@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
+#include <functional>
+#include <map>
 #include <set>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -461,11 +466,31 @@ std::vector<ScheduleField> fields_of(const CpuSchedule& schedule) {
     return fields;
 }
 
+namespace {
+
+// Where each field lies in a schedule, in bytes: the list of names is long to make, and searches ask by name often.
+const std::map<std::string, std::ptrdiff_t, std::less<>>& field_offsets() {
+    static_assert(std::is_standard_layout_v<CpuSchedule>);
+    static const auto offsets = [] {
+        CpuSchedule any;
+        std::map<std::string, std::ptrdiff_t, std::less<>> made;
+        for (const auto& [name, pointer] : field_pointers(any))
+            made[name] = reinterpret_cast<const char*>(pointer) - reinterpret_cast<const char*>(&any);
+        return made;
+    }();
+    return offsets;
+}
+
+}  // namespace
+
+const int64_t* field_of(const CpuSchedule& schedule, std::string_view name) {
+    const auto found = field_offsets().find(name);
+    if (found == field_offsets().end()) return nullptr;
+    return reinterpret_cast<const int64_t*>(reinterpret_cast<const char*>(&schedule) + found->second);
+}
+
 int64_t* field_of(CpuSchedule& schedule, std::string_view name) {
-    for (const auto& [field, pointer] : field_pointers(schedule)) {
-        if (field == name) return pointer;
-    }
-    return nullptr;
+    return const_cast<int64_t*>(field_of(std::as_const(schedule), name));
 }
 
 bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value) {

@@ -80,6 +80,7 @@ struct ScheduleField {
 std::vector<ScheduleField> fields_of(const CpuSchedule& schedule);
 bool set_field(CpuSchedule& schedule, std::string_view name, int64_t value);  // false: there is no such field
 int64_t* field_of(CpuSchedule& schedule, std::string_view name);              // null: there is no such field
+const int64_t* field_of(const CpuSchedule& schedule, std::string_view name);
 
 // The part of it that a kernel's (ATTNC_KERNEL_*) code depends on, a field of Layout and its own: kernels that are alike in it
 // are the same.

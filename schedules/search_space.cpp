@@ -46,10 +46,9 @@ std::vector<int64_t> values_of(std::string_view field, int64_t lanes) {
 }
 
 int64_t field_value(const CpuSchedule& schedule, std::string_view name) {
-    for (const ScheduleField& field : fields_of(schedule)) {
-        if (field.name == name) return field.value;
-    }
-    throw std::logic_error("no schedule field " + std::string(name));
+    const int64_t* field = field_of(schedule, name);
+    if (field == nullptr) throw std::logic_error("no schedule field " + std::string(name));
+    return *field;
 }
 
 std::vector<std::string> fields_of_attend(const std::string& kernel) {

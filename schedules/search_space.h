@@ -80,7 +80,7 @@ private:
     std::vector<SearchField> fields_;
     size_t rows_ = 0;  // index of the field that is 0 where the kernel is absent
     mutable std::vector<SearchPoint> points_;
-    // A schedule to try points in, and where the fields lie in it: by name takes longer than all the rules.
+    // A schedule to try points in, and where the fields lie in it.
     mutable CpuSchedule tried_;
     std::vector<int64_t*> places_;
 };

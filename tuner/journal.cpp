@@ -19,6 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kRatio = "a ratio";
 constexpr off_t kMostBytes = off_t{1} << 30;
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
@@ -49,6 +50,7 @@ Json to_json(const TrialResult& result) {
     const auto time = [](const CallTime& call) { return Json{call.seconds, call.spread, call.peak}; };
     if (result.candidate.seconds > 0) json["candidate"] = time(result.candidate);
     if (result.incumbent.seconds > 0) json["incumbent"] = time(result.incumbent);
+    if (!result.layer.empty()) json["layer"] = result.layer;
     return json;
 }
 
@@ -61,9 +63,10 @@ CallTime call_time(const Json& json, const char* name) {
     return {numbers[0], numbers[1], numbers[2]};
 }
 
-double positive(const Json& value) {
+double positive(const Json& value, const char* what) {
     const double number = value.get<double>();
-    if (!std::isfinite(number) || number <= 0) throw std::runtime_error("a ratio that is not above 0");
+    if (!std::isfinite(number) || number <= 0)
+        throw std::runtime_error(fmt::format("{} that is not above 0", what));
     return number;
 }
 
@@ -74,14 +77,15 @@ TrialResult from_json(const Json& json) {
         if (result.fault.empty()) throw std::runtime_error("an empty fault");
         return result;
     }
-    result.ratio.median = positive(json.at("ratio"));
+    result.ratio.median = positive(json.at("ratio"), kRatio);
     result.ratio.samples = json.at("samples").get<int64_t>();
-    result.ratio.low = json.contains("low") ? positive(json.at("low")) : 0;
+    result.ratio.low = json.contains("low") ? positive(json.at("low"), kRatio) : 0;
     result.ratio.high =
-        json.contains("high") ? positive(json.at("high")) : std::numeric_limits<double>::infinity();
+        json.contains("high") ? positive(json.at("high"), kRatio) : std::numeric_limits<double>::infinity();
     if (result.ratio.samples < 1) throw std::runtime_error("no samples");
     result.candidate = call_time(json, "candidate");
     result.incumbent = call_time(json, "incumbent");
+    result.layer = json.value("layer", "");
     return result;
 }
 
@@ -108,14 +112,23 @@ std::string read_whole(int file, const std::filesystem::path& path) {
 }  // namespace
 
 std::string journal_line(const JournalEntry& entry) {
-    Json json = {{"trial", entry.key}};
-    json.update(to_json(entry.result));
+    Json json;
+    if (entry.cycles) {
+        json = {{"loops", entry.key}, {"cycles", *entry.cycles}};
+    } else {
+        json = {{"trial", entry.key}};
+        json.update(to_json(entry.result));
+    }
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 JournalEntry parse_journal_line(const std::string& line) {
     const Json json = Json::parse(line);
-    return {json.at("trial").get<std::string>(), from_json(json)};
+    if (json.contains("loops")) {
+        return {.key = json.at("loops").get<std::string>(),
+                .cycles = positive(json.at("cycles"), "a number of cycles")};
+    }
+    return {.key = json.at("trial").get<std::string>(), .result = from_json(json)};
 }
 
 Journal::Journal(const std::filesystem::path& path) : path_(path) {
@@ -138,7 +151,7 @@ void Journal::read(const std::string& bytes) {
         ++line;
         try {
             JournalEntry entry = parse_journal_line(bytes.substr(begin, end - begin));
-            results_[entry.key] = std::move(entry.result);
+            entries_[entry.key] = std::move(entry);
         } catch (const std::exception& error) {
             throw std::runtime_error(
                 fmt::format("{}:{}: not a line of a journal ({}); without the file all is measured again",
@@ -153,24 +166,39 @@ Journal::~Journal() {
 }
 
 std::optional<TrialResult> Journal::find(const std::string& key) const {
-    const auto found = results_.find(key);
-    if (found == results_.end()) return {};
-    return found->second;
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.cycles) return {};
+    return found->second.result;
+}
+
+std::optional<double> Journal::find_cycles(const std::string& key) const {
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? std::nullopt : found->second.cycles;
 }
 
 std::vector<std::string> Journal::lines(const std::string& key_begin) const {
     std::vector<std::string> lines;
-    for (auto at = results_.lower_bound(key_begin); at != results_.end() && at->first.starts_with(key_begin);
+    for (auto at = entries_.lower_bound(key_begin); at != entries_.end() && at->first.starts_with(key_begin);
          ++at)
-        lines.push_back(journal_line({at->first, at->second}));
+        lines.push_back(journal_line(at->second));
     return lines;
 }
 
+void Journal::add(const std::string& key, const TrialResult& result) { add({.key = key, .result = result}); }
+
+void Journal::add_cycles(const std::string& key, double cycles) { add({.key = key, .cycles = cycles}); }
+
+bool Journal::take(const JournalEntry& entry) {
+    if (entries_.contains(entry.key)) return false;
+    add(entry);
+    return true;
+}
+
 // A line that was written in part is taken back, so that what comes behind it is not spoilt.
-void Journal::add(const std::string& key, const TrialResult& result) {
-    results_[key] = result;
+void Journal::add(const JournalEntry& entry) {
+    entries_[entry.key] = entry;
     if (file_ < 0) return;
-    const std::string line = journal_line({key, result}) + "\n";
+    const std::string line = journal_line(entry) + "\n";
     const Locked locked(file_);
     struct stat before = {};
     if (::fstat(file_, &before) != 0) fail("write", path_);

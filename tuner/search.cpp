@@ -6,6 +6,11 @@
 
 namespace attnc {
 
+namespace {
+// Of a control's last level, so that there is a next best where the best turns out to be wrong.
+constexpr size_t kFinalists = 3;
+}  // namespace
+
 Search::Search(const SearchPoint& start, const std::vector<SearchPoint>& first, Neighbours neighbours,
                const SearchOptions& options)
     : incumbent_(start), neighbours_(std::move(neighbours)), options_(options) {
@@ -52,13 +57,14 @@ void Search::tell(int64_t id, const TrialResult& result) {
     if (all) finish_level();
 }
 
-// Measured, not surely worse than the incumbent, nor than the best of the level; the best first.
+// Measured, not surely worse than the incumbent, nor than the best of the level; the best first. In a control the incumbent
+// counts only against what is hopeless, and a level of nothing else still has a best.
 std::vector<const Search::Open*> Search::survivors() const {
     std::vector<const Open*> kept;
     for (const Open& open : level_) {
         const TrialResult& result = *open.result;
-        if (result.fault.empty() && result.ratio.samples > 0 && !surely_above(result.ratio, 1))
-            kept.push_back(&open);
+        const bool measured = result.fault.empty() && result.ratio.samples > 0;
+        if (measured && (options_.control || !surely_above(result.ratio, 1))) kept.push_back(&open);
     }
     std::stable_sort(kept.begin(), kept.end(), [](const Open* a, const Open* b) {
         return a->result->ratio.median < b->result->ratio.median;
@@ -70,34 +76,37 @@ std::vector<const Search::Open*> Search::survivors() const {
 }
 
 void Search::finish_level() {
-    const int level = level_.front().trial.level, repeat = level_.front().trial.repeat;
-    std::vector<const Open*> kept = survivors();
-    if (repeat >
-        0) {  // the one that was better at the last level, from the start: a lucky measurement is not lucky twice
-        const Ratio& again = level_.front().result->ratio;
-        const bool confirmed = !kept.empty() && is_better(again);
-        if (confirmed) {
-            incumbent_ = level_.front().trial.candidate;
-            best_ratio_ *= std::max(first_ratio_, again.median);
-        }
-        finish_round(confirmed);
+    const int level = level_.front().trial.level;
+    if (level_.front().trial.repeat > 0) {
+        finish_repeat();
         return;
     }
-    if (level + 1 >= options_.levels) {
+    const std::vector<const Open*> kept = survivors();
+    std::vector<const Open*> hopeful = kept;
+    if (options_.control) {
+        std::erase_if(hopeful,
+                      [&](const Open* open) { return surely_above(open->result->ratio, options_.hopeless); });
+    }
+    const bool last = level + 1 >= options_.levels;
+    if (options_.control && !kept.empty() && (last || hopeful.empty())) {
+        start_repeat(kept);
+        return;
+    }
+    if (last) {
         if (kept.empty() || !is_better(kept.front()->result->ratio)) {
             finish_round(false);
             return;
         }
         first_ratio_ = kept.front()->result->ratio.median;
-        const SearchPoint winner = kept.front()->trial.candidate;
-        start_level({winner}, level, 1);
+        start_repeat(kept);
         return;
     }
-    const size_t most = (level_.size() + options_.keep_one_of - 1) / options_.keep_one_of;
-    if (kept.size() > most) kept.resize(most);
+    size_t most = (level_.size() + options_.keep_one_of - 1) / options_.keep_one_of;
+    if (options_.control) most = std::max(most, kFinalists);
+    if (hopeful.size() > most) hopeful.resize(most);
     std::vector<SearchPoint> candidates;
-    candidates.reserve(kept.size());
-    for (const Open* open : kept) candidates.push_back(open->trial.candidate);
+    candidates.reserve(hopeful.size());
+    for (const Open* open : hopeful) candidates.push_back(open->trial.candidate);
     if (candidates.empty()) {
         finish_round(false);
     } else {
@@ -105,12 +114,45 @@ void Search::finish_level() {
     }
 }
 
+// The best of `kept` once more, at the last level.
+void Search::start_repeat(const std::vector<const Open*>& kept) {
+    finalists_.clear();
+    for (const Open* open : kept) finalists_.push_back(open->trial.candidate);
+    const SearchPoint winner = finalists_.front();
+    finalists_.erase(finalists_.begin());
+    start_level({winner}, options_.levels - 1, 1);
+}
+
+// The one that was better, from the start: a lucky measurement is not lucky twice. Where a control's turns out to be wrong
+// or to crash, the next one is its best.
+void Search::finish_repeat() {
+    const Open again = level_.front();
+    const bool measured = again.result->fault.empty() && again.result->ratio.samples > 0;
+    if (options_.control) {
+        if (measured) challenger_ = {again.trial.candidate, again.result->ratio};
+        if (measured || finalists_.empty()) {
+            finish_round(false);
+            return;
+        }
+        const SearchPoint next = finalists_.front();
+        finalists_.erase(finalists_.begin());
+        start_level({next}, options_.levels - 1, 1);
+        return;
+    }
+    const bool confirmed = measured && is_better(again.result->ratio);
+    if (confirmed) {
+        incumbent_ = again.trial.candidate;
+        best_ratio_ *= std::max(first_ratio_, again.result->ratio.median);
+    }
+    finish_round(confirmed);
+}
+
 // The neighbours of the first incumbent are tried even if the first list had nothing better.
 void Search::finish_round(bool improved) {
     const bool first = rounds_ == 0;
     level_.clear();
     handed_out_ = 0;
-    if ((!improved && !first) || rounds_ >= options_.most_rounds) {
+    if (options_.control || (!improved && !first) || rounds_ >= options_.most_rounds) {
         finished_ = true;
         return;
     }
@@ -142,7 +184,7 @@ int64_t Search::expected() const {
         const size_t kept = (level_.size() + options_.keep_one_of - 1) / options_.keep_one_of;
         sum += of_levels(kept, level_.front().trial.level + 1);
     }
-    return rounds_ == 0 ? sum + of_levels(options_.most_moves, 0) : sum;
+    return rounds_ == 0 && !options_.control ? sum + of_levels(options_.most_moves, 0) : sum;
 }
 
 }  // namespace attnc

@@ -24,6 +24,9 @@ struct SearchOptions {
     // What two builds of the same code may differ by, where its instructions and data happen to lie: a candidate has to be
     // better by more.
     double margin = 0.005;
+    // A control asks how good the best of the first list is beside an incumbent that stays, and tries no neighbours.
+    bool control = false;
+    double hopeless = 1.15;  // of the incumbent's time: what of a control is surely above goes no further
 };
 
 // A candidate that is to be measured beside the incumbent of the moment.
@@ -46,6 +49,7 @@ struct TrialResult {
     Ratio ratio;        // candidate's time over the incumbent's
     std::string fault;  // why there is none: what the compiler said, a crash, wrong bits; empty: measured
     CallTime candidate = {}, incumbent = {};
+    std::string layer = {};  // whose calls were timed: "d512_h8_f32"
 };
 
 class Search {
@@ -73,6 +77,14 @@ public:
     // Trials that are left if no neighbour is better any more.
     int64_t expected() const;
 
+    // Of a control that is finished: the best of the list, and its time over the incumbent's by a measurement that did not
+    // help to choose it. Nothing where none could be measured.
+    struct Challenger {
+        SearchPoint point;
+        Ratio ratio;
+    };
+    const std::optional<Challenger>& challenger() const { return challenger_; }
+
 private:
     struct Open {
         Trial trial;
@@ -82,6 +94,8 @@ private:
     void start_level(const std::vector<SearchPoint>& candidates, int level, int repeat);
     void finish_level();
     void finish_round(bool improved);
+    void finish_repeat();
+    void start_repeat(const std::vector<const Open*>& kept);
     std::vector<const Open*> survivors() const;
     bool is_better(const Ratio& ratio) const { return surely_below(ratio, 1 - options_.margin); }
 
@@ -94,6 +108,9 @@ private:
     int64_t next_id_ = 0, answered_ = 0;
     size_t rounds_ = 0;
     double best_ratio_ = 1, first_ratio_ = 1;
+    std::vector<SearchPoint>
+        finalists_;  // of a control, the best first: those behind the one that is measured once more
+    std::optional<Challenger> challenger_;
     bool finished_ = false;
 };
 

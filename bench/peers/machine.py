@@ -16,6 +16,20 @@ def cpu_fields():
     return fields
 
 
+def runnable_targets(listing):
+    """Those of what `attnc list --targets` prints whose features this CPU has, best first."""
+    flags = set(cpu_fields().get("flags", "").split())
+    names = {"sse41": "sse4_1", "avx512_skylake": "avx512dq"}  # of the kernel; the rest are equal
+    targets = []
+    for line in listing.splitlines():
+        target, *features = line.split()
+        if not target.startswith("x86-64"):
+            continue
+        if features[0] == "any" or all(names.get(feature, feature) in flags for feature in features):
+            targets.append(target)
+    return targets
+
+
 def caches():
     """{"L1d": "48K", "L2": "2048K", …} of the first core."""
     found = {}

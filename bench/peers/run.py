@@ -25,13 +25,10 @@ def output_of(command, **options):
 
 def best_target(attnc):
     """The first of attnc's usual targets whose features this CPU has."""
-    flags = set(machine.cpu_fields().get("flags", "").split())
-    names = {"sse41": "sse4_1", "avx512_skylake": "avx512dq"}  # of the kernel; the rest are equal
-    for line in output_of([str(attnc), "list", "--targets"]).splitlines():
-        target, *features = line.split()
-        if features[0] == "any" or all(names.get(feature, feature) in flags for feature in features):
-            return target
-    raise RunError("this machine can run none of attnc's targets")
+    targets = machine.runnable_targets(output_of([str(attnc), "list", "--targets"]))
+    if not targets:
+        raise RunError("this machine can run none of attnc's targets")
+    return targets[0]
 
 
 def build_library(attnc, config, target, folder):

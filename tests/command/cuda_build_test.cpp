@@ -22,7 +22,7 @@ using testing::Not;
 const std::string kProblem = "d32_h2_f32_nomask_noprobs";
 
 Strings build_for(const std::string& targets) {
-    return {"build", kProblem, "--name", "small", "--target", targets};
+    return {"build", kProblem, "--name", "small", "--no-records", "--target", targets};
 }
 
 void expect_same_files(const fs::path& a, const fs::path& b) {

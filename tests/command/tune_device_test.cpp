@@ -154,9 +154,9 @@ TEST(TuneDevice, SaysWhatItCannotDo) {
         said(tune_for("cuda-sm_80", folder) + Strings{"--kernel", "attend_narrow"}),
         StartsWith("attnc: no kernel 'attend_narrow' to tune for a device: it is one of project_heads, "
                    "project_out, attend, attend_masked, attend_decode\n"));
-    EXPECT_THAT(
-        said(tune_for("cuda-sm_80", folder) + Strings{"--report", folder / "page"}),
-        StartsWith("attnc: --mpi, --export and --report are for CPUs: nothing is run for a device\n"));
+    EXPECT_THAT(said(tune_for("cuda-sm_80", folder) + Strings{"--report", folder / "page"}),
+                StartsWith("attnc: --mpi, --export, --report, --random and --detuned are for CPUs: nothing "
+                           "is run for a device\n"));
     EXPECT_THAT(said(tune_for("cuda-sm_80", folder) + Strings{"--schedule", "tile_kv:48"}),
                 StartsWith("attnc: split_kv 512 is not a multiple of tile_kv, 48\n"));
     EXPECT_THAT(

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "compiler/files.h"
 #include "compiler/inner_loop_cost.h"
 #include "compiler/installation.h"
@@ -11,6 +13,7 @@
 #include "compiler/library_plan.h"
 #include "compiler/subprocess.h"
 #include "compiler/tune_builder.h"
+#include "compiler/tune_display.h"
 #include "compiler/tune_efforts.h"
 #include "compiler/tune_here.h"
 #include "tests/command/run_attnc.h"
@@ -48,6 +51,17 @@ TEST(Duration, IsReadWithAUnit) {
     EXPECT_EQ(duration_text(200), "3:20");
     EXPECT_EQ(duration_text(3905), "1:05:05");
     EXPECT_EQ(duration_text(-1), "0:00");
+}
+
+// The longest that there is.
+TEST(ProgressText, FitsALineOfATerminal) {
+    TuneEvent event = {.part = "attend_masked", .candidate = "", .result = {}};
+    event.best_ratio = 0.98765, event.trial = 123, event.expected = 456, event.seconds_left = 35999;
+    EXPECT_EQ(progress_text(event, 0.876),
+              "attend_masked: best 0.988, 0.88 of peak, trial 123 of about 579, 9:59:59 left");
+    EXPECT_LT(progress_text(event, 0.876).size(), 80U);
+    event.seconds_left = std::numeric_limits<double>::infinity();
+    EXPECT_EQ(progress_text(event, 0.876), "attend_masked: best 0.988, 0.88 of peak, trial 123 of about 579");
 }
 
 TEST(Effort, GrowsFromNameToName) {

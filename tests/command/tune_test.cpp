@@ -51,8 +51,9 @@ std::string trial_of(const std::string& line) {
 
 TEST(Tune, KeepsARecordThatABuildTakes) {
     const TestFolder folder;
-    const CommandResult result = run_attnc(tune_in(
-        folder, {"--effort", "quick", "--kernel", "project_out", "--report", folder / "report.html"}));
+    const CommandResult result =
+        run_attnc(tune_in(folder, {"--effort", "quick", "--kernel", "project_out", "--no-records", "--report",
+                                   folder / "report.html"}));
     ASSERT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output,
                 StartsWith(kConfig + " at b1_q20_kv20 on x86-64-linux, 1 thread, quick\n"
@@ -122,14 +123,17 @@ TEST(Tune, ByEstimateRunsNothing) {
     EXPECT_EQ(record.effort, "estimate");
     EXPECT_TRUE(record.calls.empty());
     EXPECT_GT(record.schedule.params.project_heads.rows, 1);
-    EXPECT_EQ(contents(folder / "db.journal"), "");
+    for (const std::string& line : lines_of(contents(folder / "db.journal")))
+        EXPECT_THAT(line, StartsWith("{\"loops\":"));
 }
 
 TEST(Tune, LookupOnlySearchesNothing) {
     const TestFolder folder;
-    const CommandResult none = run_attnc(tune_in(folder, {"--lookup-only"}));
+    // Heads of a width that no layer of the grid has, so that no record is near.
+    const std::string odd = "d96_h2_f32_nomask_noprobs";
+    const CommandResult none = run_attnc(tune_in(folder, {"--lookup-only"}, odd + ":b1_q20_kv20"));
     EXPECT_EQ(none.exit_code, 1);
-    EXPECT_THAT(none.output, HasSubstr("\nattnc: no record of " + kConfig +
+    EXPECT_THAT(none.output, HasSubstr("\nattnc: no record of " + odd +
                                        " for x86-64-linux, and --lookup-only searches none\n"));
     EXPECT_THAT(names_in(folder.path()), testing::IsEmpty());
     write_file(folder / "db", line_of(small_record(64)));
@@ -176,6 +180,77 @@ TEST(Tune, DamagedFilesEndItAtOnceAndStayAsTheyAre) {
     const CommandResult journal = run_attnc(tune_in(folder, {"--time-limit", "1s"}));
     EXPECT_THAT(journal.output, StartsWith("attnc: " + (folder / "db.journal:1: not a line of a journal (")));
     EXPECT_EQ(contents(folder / "db.journal"), "no journal\n");
+}
+
+// ---- Controls
+
+TEST(Tune, HoldsTheRecordAgainstRandomPointsAndKeepsNothing) {
+    const TestFolder folder;
+    write_file(folder / "db", line_of(small_record(64)));
+    const std::string before = contents(folder / "db");
+    const Strings command =
+        tune_in(folder, {"--random", "6", "--kernel", "attend", "--json", folder / "random.json"});
+    const CommandResult result = run_attnc(command);
+    EXPECT_THAT(result.output,
+                StartsWith(kConfig +
+                           " at b1_q20_kv20 on x86-64-linux, 1 thread, beside 6 random points\n"
+                           "  incumbent: record of db: " +
+                           kConfig));
+    EXPECT_THAT(result.output, ContainsRegex("\n  attend: 6 points in [0-9:]+; the best takes [0-9.]+ of the "
+                                             "incumbent's time \\([0-9.]+ to [0-9.]+\\): tile_kv:"));
+    EXPECT_THAT(result.output, HasSubstr("\nlayer  "));
+    const std::string json = contents(folder / "random.json");
+    EXPECT_THAT(json, HasSubstr("\"tried\": 6,"));
+    // Which is the faster is the machine's affair; whether the exit code says so is not.
+    const bool other = json.find("\"faster\": \"other\"") != std::string::npos;
+    EXPECT_EQ(result.exit_code, other ? 1 : 0) << result.output;
+    EXPECT_EQ(result.output.ends_with("attnc: of 1 kernel a point drawn at random is faster than what builds "
+                                      "take\n"),
+              other);
+    EXPECT_EQ(contents(folder / "db"), before);
+    EXPECT_FALSE(std::filesystem::exists(folder / "db.journal"));
+    // The same again measures nothing.
+    const std::string journal = contents(folder / "db.random.journal");
+    const std::string trials = std::to_string(lines_of(journal).size());
+    EXPECT_THAT(run_attnc(command).output, ContainsRegex("attend: 6 points in 0:0[0-9], " + trials + " of " +
+                                                         trials + " measurements made before"));
+    EXPECT_EQ(contents(folder / "db.random.journal"), journal);
+}
+
+TEST(Tune, HoldsTheDefaultAgainstASearchFromADetunedStart) {
+    const TestFolder folder;
+    const CommandResult result =
+        run_attnc(tune_in(folder, {"--detuned", "--effort", "quick", "--no-records", "--kernel",
+                                   "project_out", "--json", folder / "json"}));
+    EXPECT_THAT(result.output, StartsWith(kConfig + " at b1_q20_kv20 on x86-64-linux, 1 thread, quick from a "
+                                                    "detuned start\n  incumbent: built-in default\n"));
+    EXPECT_THAT(contents(folder / "json"), HasSubstr("\"allowed\": 1.05,"));
+    EXPECT_THAT(names_in(folder.path()), testing::ElementsAre("json"));
+}
+
+TEST(Tune, ControlsAreOneOfTwoAndHaveNoRecord) {
+    const TestFolder folder;
+    const auto error = [&](const Strings& more) {
+        const CommandResult result = run_attnc(tune_in(folder, more));
+        EXPECT_NE(result.exit_code, 0);
+        return lines_of(result.output).front();
+    };
+    EXPECT_EQ(error({"--json", "x"}), "attnc: --json needs --random or --detuned, of which it tells");
+    EXPECT_EQ(error({"--detuned", "--effort", "estimate"}),
+              "attnc: effort estimate measures nothing that --detuned could be for");
+    EXPECT_EQ(error({"--random", "5", "--detuned"}), "attnc: --random excludes --detuned");
+    EXPECT_EQ(error({"--random", "0"}), "attnc: --random: value 0 not in range 1 to 1000000");
+    EXPECT_EQ(error({"--random", "5", "--effort", "quick"}), "attnc: --effort excludes --random");
+    EXPECT_EQ(error({"--no-records", "--schedule", "panel:16"}), "attnc: --schedule excludes --no-records");
+}
+
+TEST(Tune, WithoutRecordsStartsFromTheDefault) {
+    const TestFolder folder;
+    write_file(folder / "db", line_of(small_record(64)));
+    const CommandResult result =
+        run_attnc(tune_in(folder, {"--effort", "estimate", "--no-records", "--kernel", "project_out"}));
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.output, HasSubstr("\n  start: built-in default\n"));
 }
 
 // ---- Ends that nobody announced

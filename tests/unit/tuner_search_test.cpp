@@ -196,6 +196,114 @@ TEST(Search, DropsWhatIsClearlyWorseAtOnce) {
     EXPECT_EQ(search.best(), (SearchPoint{3, 3}));
 }
 
+// ---- Controls: how good the best of a list is beside an incumbent that stays
+
+Search control_of(const SearchPoint& incumbent, const Points& points) {
+    return {incumbent, points, neighbours_of, {.control = true}};
+}
+
+TEST_P(Machine, AControlFindsTheBestOfItsListAndHowGoodItIs) {
+    std::vector<double> excess, error;
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+        const Points points = first_points(seed, 40);
+        const SearchPoint incumbent = {10, 4};
+        Search control = control_of(incumbent, points);
+        Bench bench(seed + 3000, GetParam());
+        EXPECT_EQ(run(control, bench), incumbent);
+        EXPECT_LE(bench.trials, 40 + 14 + 5 + 3);
+        ASSERT_TRUE(control.challenger().has_value());
+        double least = 1e9;
+        for (const SearchPoint& point : points) {
+            if (point != incumbent && !fails(point)) least = std::min(least, true_time(point));
+        }
+        const auto& [best, ratio] = *control.challenger();
+        excess.push_back(true_time(best) / least);
+        error.push_back(std::fabs(ratio.median * true_time(incumbent) / true_time(best) - 1));
+    }
+    std::sort(excess.begin(), excess.end());
+    std::sort(error.begin(), error.end());
+    EXPECT_LT(excess[50], 1 + GetParam().unseen);
+    EXPECT_LT(excess[90], 1 + 3 * GetParam().unseen);
+    EXPECT_LT(error[90], 0.02 + GetParam().unseen);
+}
+
+TEST(Control, OfABetterPointSaysSoAndKeepsTheIncumbent) {
+    Search control = control_of({0, 15}, {{1, 1}, {11, 4}, {3, 3}});
+    Bench bench(1, {});
+    EXPECT_EQ(run(control, bench), (SearchPoint{0, 15}));
+    EXPECT_EQ(control.best_ratio(), 1);
+    EXPECT_EQ(control.challenger()->point, (SearchPoint{11, 4}));
+    EXPECT_TRUE(surely_below(control.challenger()->ratio, 0.5));
+}
+
+// Its ratio is of a measurement of its own: that of the level that chose it is the luckiest of many.
+TEST(Control, TellsARatioThatDidNotChooseThePoint) {
+    Search control = control_of({0, 0}, {{1, 1}, {2, 2}});
+    while (const std::optional<Trial> trial = control.next()) {
+        const double ratio = trial->repeat > 0 ? 1.1 : trial->candidate[0] == 1 ? 0.9 : 1.2;
+        control.tell(trial->id, {{ratio, ratio * 0.99, ratio * 1.01, 50}, ""});
+    }
+    EXPECT_EQ(control.challenger()->point, (SearchPoint{1, 1}));
+    EXPECT_EQ(control.challenger()->ratio.median, 1.1);
+}
+
+TEST(Control, TimesWhatIsHopelessNoLonger) {
+    Search control = control_of({0, 0}, {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}});
+    std::vector<int64_t> later;
+    while (const std::optional<Trial> trial = control.next()) {
+        if (trial->level > 0) later.push_back(trial->candidate[0]);
+        // All overlap, so that only the incumbent tells them apart.
+        const double low = trial->candidate[0] == 3 ? 1.1 : 1.2;
+        control.tell(trial->id, {{1.5, low, 2, 9}, ""});
+    }
+    EXPECT_EQ(later, (std::vector<int64_t>{3, 3, 3}));
+}
+
+TEST(Control, OfNothingButHopelessPointsStillNamesTheBest) {
+    Search control = control_of({0, 0}, {{1, 1}, {2, 2}, {3, 3}});
+    std::vector<std::pair<int64_t, int>> trials;
+    while (const std::optional<Trial> trial = control.next()) {
+        trials.emplace_back(trial->candidate[0], trial->repeat);
+        const double ratio = 2 + static_cast<double>(trial->candidate[0] % 3);
+        control.tell(trial->id, {{ratio, ratio * 0.99, ratio * 1.01, 9}, ""});
+    }
+    EXPECT_EQ(trials, (std::vector<std::pair<int64_t, int>>{{1, 0}, {2, 0}, {3, 0}, {3, 1}}));
+    EXPECT_EQ(control.challenger()->point, (SearchPoint{3, 3}));
+    EXPECT_EQ(control.challenger()->ratio.median, 2);
+}
+
+// Results are held against float64 once more before a point counts.
+TEST(Control, TakesTheNextWhereTheBestTurnsOutToBeWrong) {
+    Search control = control_of({0, 0}, {{1, 1}, {2, 2}});
+    while (const std::optional<Trial> trial = control.next()) {
+        const double ratio = trial->candidate[0] == 1 ? 1 : 1.001;
+        if (trial->repeat > 0 && trial->candidate[0] == 1) {
+            control.tell(trial->id, {{}, "wrong result"});
+        } else {
+            control.tell(trial->id, {{ratio, ratio * 0.99, ratio * 1.01, 50}, ""});
+        }
+    }
+    EXPECT_EQ(control.challenger()->point, (SearchPoint{2, 2}));
+}
+
+TEST(Control, HasNoBestWhereEverythingFails) {
+    for (const Points& points : {Points{}, Points{{7, 1}, {7, 3}}}) {
+        Search control = control_of({5, 5}, points);
+        Bench bench(1, {});
+        EXPECT_EQ(run(control, bench), (SearchPoint{5, 5}));
+        EXPECT_FALSE(control.challenger().has_value());
+    }
+}
+
+TEST(Control, KnowsHowManyTrialsAreLeft) {
+    Search control = control_of({0, 15}, first_points(5, 27));
+    const int64_t expected = control.expected();
+    Bench bench(1, {.spikes = 0});
+    run(control, bench);
+    EXPECT_LE(control.trials(), expected);
+    EXPECT_EQ(control.expected(), 0);
+}
+
 TEST(Search, IsOverWhereEveryCandidateFails) {
     Search search({5, 5}, first_points(1), neighbours_of, {});
     while (const std::optional<Trial> trial = search.next()) search.tell(trial->id, {{}, "crashed"});
@@ -371,6 +479,30 @@ TEST(Journal, KeepsWhatCallsTook) {
     EXPECT_EQ(found.candidate.seconds, 0.5);
     EXPECT_EQ(found.candidate.spread, 0.01);
     EXPECT_EQ(found.incumbent.peak, 0.8);
+}
+
+TEST(Journal, KeepsWhoseCallsWereTimed) {
+    const File file;
+    Journal(file.path()).add("a", {.ratio = {2, 1, 3, 9}, .fault = "", .layer = "d512_h8_f32"});
+    EXPECT_EQ(Journal(file.path()).find("a")->layer, "d512_h8_f32");
+}
+
+TEST(Journal, KeepsWhatAnAnalysisSaidBesideTrials) {
+    const File file;
+    Journal(file.path()).add_cycles("a", 0.53125);
+    Journal journal(file.path());
+    EXPECT_EQ(journal.find_cycles("a"), 0.53125);
+    EXPECT_FALSE(journal.find("a").has_value());
+    EXPECT_FALSE(journal.find_cycles("b").has_value());
+    journal.add("b", {{2, 1, 3, 9}, ""});
+    EXPECT_FALSE(journal.find_cycles("b").has_value());
+    Journal other;
+    for (const std::string& line : journal.lines("")) EXPECT_TRUE(other.take(parse_journal_line(line)));
+    EXPECT_EQ(other.find_cycles("a"), 0.53125);
+    EXPECT_FALSE(other.take({.key = "a", .cycles = 2}));
+    EXPECT_EQ(other.find_cycles("a"), 0.53125);
+    EXPECT_THROW(parse_journal_line("{\"loops\":\"a\",\"cycles\":0}"), std::runtime_error);
+    EXPECT_THROW(parse_journal_line("{\"loops\":\"a\"}"), std::exception);
 }
 
 TEST(Journal, KeepsWhyACandidateFailed) {
