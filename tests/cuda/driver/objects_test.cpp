@@ -148,14 +148,14 @@ TEST_P(CudaCaches, TakeWhatTheRuntimeGives) {
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CudaCaches,
                          ::testing::Values("d128_h4_kv2_f32_rope_qknorm_cache_page16",
-                                           "d128_h2_f32_noin_noout_biaskv_sink_cache_page48"),
+                                           "d128_h2_f32_noin_noout_sink_cache_page48"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CudaObjects,
                          ::testing::Values("d128_h2_f32_softcap_alibi_scores",
                                            "d128_h2_f32_rope_qknorm_sink_biaskv_noprobs",
                                            "d256_h2_hd128_f32_noin_noout_nomask_noprobs",
-                                           "d128_h4_kv2_f32_scores_biaskv_cache"),
+                                           "d128_h4_f32_scores_biaskv_cache"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace
