@@ -2,6 +2,7 @@
 // block of keys.
 #include "generators/library_generator.h"
 #include "generators/register_kernel.h"
+#include "schedules/cpu/ahead.h"
 #include "schedules/cpu/attention.h"
 #include "stages/attention_two_pass.h"
 
@@ -62,6 +63,10 @@ protected:
                                   .own_key = value_of(own_key_)};
     }
 
+    bool asks_ahead(const AttendParams& params) const {
+        const int lanes = this->get_target().template natural_vector_size<float>();
+        return has_room_to_ask(static_cast<int>(params.key_rows * params.q_vectors) * kQueryLanes / lanes);
+    }
     struct AheadAddresses {
         Expr q, k, v, context;
     };
@@ -135,7 +140,8 @@ protected:
         this->check_there(params.rows);
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
-        in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
+        if (this->asks_ahead(params))
+            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
         this->finish(in, params, context, row_stats);
     }
 };
@@ -188,7 +194,8 @@ protected:
     void generate_masked(const AttendParams& params, bool guarded) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
         this->add_values(in, v);
-        in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
+        if (this->asks_ahead(params))
+            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         in.guarded = guarded;
         this->finish(in, params, context, row_stats);

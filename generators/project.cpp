@@ -3,6 +3,7 @@
 
 #include "generators/library_generator.h"
 #include "generators/register_kernel.h"
+#include "schedules/cpu/ahead.h"
 #include "schedules/cpu/projection.h"
 #include "stages/projection.h"
 
@@ -11,8 +12,19 @@ namespace {
 
 using namespace Halide;
 
+// The address of weights that are asked for ahead; undefined: they are not.
 template <typename T>
-class HeadsGenerator : public LibraryGenerator<T> {
+class ProjectGenerator : public LibraryGenerator<T> {
+protected:
+    template <typename Weights>
+    Expr asked_of(Weights& weights, const ProjectParams& params, int panel) const {
+        const int lanes = this->get_target().template natural_vector_size<float>();
+        return has_room_to_ask(static_cast<int>(params.rows) * panel / lanes) ? address_of(weights) : Expr();
+    }
+};
+
+template <typename T>
+class HeadsGenerator : public ProjectGenerator<T> {
 public:
     template <typename U>
     using In = typename LibraryGenerator<T>::template Input<U>;
@@ -41,9 +53,9 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage(
-            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel, address_of(weights)},
-            static_cast<int>(params.rows));
+        Projection stage({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+                          this->asked_of(weights, params, panel)},
+                         static_cast<int>(params.rows));
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
         y(n, a, m, c, h) = stage.sums(n + head * a, m, c + y.dim(3).extent() * h);
         schedule_project_heads(stage, y, {n, a, m, c, h}, params, head, heads, this->get_target());
@@ -61,7 +73,7 @@ public:
 };
 
 template <typename T>
-class OutGenerator : public LibraryGenerator<T> {
+class OutGenerator : public ProjectGenerator<T> {
 public:
     template <typename U>
     using In = typename LibraryGenerator<T>::template Input<U>;
@@ -85,9 +97,9 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage(
-            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel, address_of(weights)},
-            static_cast<int>(params.rows));
+        Projection stage({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+                          this->asked_of(weights, params, panel)},
+                         static_cast<int>(params.rows));
         const Var n("n"), m("m");
         out(n, m) = stage.sums(n % panel, m, n / panel);
         schedule_project_out(stage, out, {n, m}, params, panel, this->get_target());

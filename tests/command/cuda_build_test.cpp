@@ -54,10 +54,9 @@ TEST(CudaBuild, PutsThePtxOfEveryKernelIntoTheTableOnce) {
         EXPECT_GT(kernel.at("ptx_bytes"), 0);
         EXPECT_TRUE(kernel.at("cubin_bytes").empty());
     }
-    EXPECT_THAT(names,
-                ElementsAre("fill_items", "project_heads", "project_out", "attend", "attend_suspects",
-                            "attend_guarded", "attend_decode", "attend_merge", "fill_empty", "attend_lse",
-                            "clear_rows"));
+    EXPECT_THAT(names, ElementsAre("fill_items", "project_heads", "project_out", "attend", "attend_suspects",
+                                   "attend_guarded", "attend_decode", "attend_merge", "fill_empty",
+                                   "attend_lse", "clear_rows"));
     EXPECT_EQ(count_of(".address_size 64", contents(folder / "out/libsmall.a")), names.size());
     EXPECT_THAT(contents(folder / "out/small.h"), HasSubstr(" *   x86-64-linux\n *   cuda\n"));
     EXPECT_THAT(contents(folder / "out/small.pc"), HasSubstr("-lattnc_runtime -pthread -ldl\n"));
