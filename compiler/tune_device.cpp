@@ -42,6 +42,7 @@ std::vector<int> chosen_architectures(const std::string& targets) {
     if (!chosen.cpus.empty() || !chosen.device->is_cuda())
         throw UsageError("tune takes one instruction set, or devices: cuda-sm_80,cuda-sm_90");
     std::vector<int> architectures;
+    architectures.reserve(names.size());
     for (const std::string& name : names) architectures.push_back(cuda_target_architecture(name).value());
     return architectures;
 }
@@ -54,6 +55,7 @@ std::vector<int> chosen_kernels(const std::vector<std::string>& names, const Con
     std::vector<int> all = scheduled_kernels(config);
     if (names.empty()) return all;
     std::vector<std::string> known;
+    known.reserve(all.size());
     for (const int kernel : all) known.emplace_back(kernel_name(kernel));
     std::vector<int> chosen;
     for (const std::string& name : names) {

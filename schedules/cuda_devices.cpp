@@ -49,6 +49,7 @@ const Device& device_of(int capability) {
 const std::vector<int>& cuda_architectures() {
     static const std::vector<int> architectures = [] {
         std::vector<int> known;
+        known.reserve(std::size(kDevices));
         for (const Device& device : kDevices) known.push_back(device.capability);
         return known;
     }();
