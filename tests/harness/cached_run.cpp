@@ -63,6 +63,23 @@ LayerCall part_of(const LayerCall& call, const Part& part) {
     return result;
 }
 
+LayerCall self_attention(std::string_view problem, uint64_t seed) {
+    LayerCall call = random_call(problem, seed);
+    call.key = {}, call.value = {};
+    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
+    return call;
+}
+
+LayerCall appended(const LayerCall& call, int64_t first, int64_t count) {
+    return part_of(call, {first, count, first, count});
+}
+
+LayerCall whole(const LayerCall& call, int64_t first, int64_t count) {
+    LayerCall all = call;
+    if (!all.key.given()) all.key = all.query;
+    return part_of(all, {first, count, 0, first + count});
+}
+
 CachedLayer::CachedLayer(const attnc_library* library, const LayerCall& model, const CacheShape& shape,
                          const char* target)
     : config_(model.config),

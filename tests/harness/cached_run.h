@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/attnc.h"
@@ -79,5 +80,11 @@ struct Part {
     int64_t first_query, queries, first_key, keys;
 };
 LayerCall part_of(const LayerCall& call, const Part& part);
+
+// A random call whose keys and values are its queries, with a diagonal that ends at the last key.
+LayerCall self_attention(std::string_view problem, uint64_t seed);
+// Queries and keys first .. first + count of such a call: appended, and with all keys up to them given.
+LayerCall appended(const LayerCall& call, int64_t first, int64_t count);
+LayerCall whole(const LayerCall& call, int64_t first, int64_t count);
 
 }  // namespace attnc::test

@@ -36,23 +36,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Caches,
                                             ::testing::Values("", "tile_kv:64")),
                          name_of);
 
-LayerCall self_attention(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.key = {}, call.value = {};
-    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
-    return call;
-}
-
-LayerCall appended(const LayerCall& call, int64_t first, int64_t count) {
-    return part_of(call, {first, count, first, count});
-}
-// The same queries with all keys given.
-LayerCall whole(const LayerCall& call, int64_t first, int64_t count) {
-    LayerCall all = call;
-    all.key = call.query;
-    return part_of(all, {first, count, 0, first + count});
-}
-
 // Rows first .. first + count of out [batch, seq, features].
 std::vector<float> rows_of(const std::vector<float>& out, const Sizes& sizes, int64_t first, int64_t count) {
     const int64_t features = static_cast<int64_t>(out.size()) / (sizes.batch * sizes.seq_q);

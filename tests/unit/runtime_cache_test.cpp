@@ -30,23 +30,6 @@ constexpr attnc_cache_kind kKinds[] = {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING, ATTN
     return ::testing::AssertionSuccess();
 }
 
-LayerCall self_attention(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.key = {}, call.value = {};
-    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
-    return call;
-}
-
-// Queries and keys first .. first + count of every item: appended, and with all keys up to them given.
-LayerCall appended(const LayerCall& call, int64_t first, int64_t count) {
-    return part_of(call, {first, count, first, count});
-}
-LayerCall whole(const LayerCall& call, int64_t first, int64_t count) {
-    LayerCall all = call;
-    if (!all.key.given()) all.key = all.query;
-    return part_of(all, {first, count, 0, first + count});
-}
-
 // The call in chunks of these sizes, each as it is with all its keys given.
 void expect_chunks(CachedLayer& cached, const LayerCall& call, const std::vector<int64_t>& chunks) {
     int64_t first = 0;

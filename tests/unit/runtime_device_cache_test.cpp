@@ -24,13 +24,6 @@ FakeLayout device_layout() {
     return layout;
 }
 
-LayerCall self_attention(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.key = {}, call.value = {};
-    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
-    return call;
-}
-
 // Functions launched since the last look.
 Names launched() {
     Names names;

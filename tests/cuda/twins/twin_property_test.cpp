@@ -115,22 +115,6 @@ TEST(LayersOnDevice, HaveTheSameOutWithMoreOutputs) {
 
 // ---- Calls that share a cache
 
-LayerCall self_attention(std::string_view problem, uint64_t seed) {
-    LayerCall call = random_call(problem, seed);
-    call.key = {}, call.value = {};
-    call.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
-    return call;
-}
-LayerCall appended(const LayerCall& call, int64_t first, int64_t count) {
-    return part_of(call, {first, count, first, count});
-}
-// The same queries with all keys given.
-LayerCall whole(const LayerCall& call, int64_t first, int64_t count) {
-    LayerCall all = call;
-    all.key = call.query;
-    return part_of(all, {first, count, 0, first + count});
-}
-
 constexpr attnc_cache_kind kKinds[] = {ATTNC_CACHE_SLOTS, ATTNC_CACHE_RING, ATTNC_CACHE_PAGED};
 
 class CachesOnDevice : public ::testing::TestWithParam<attnc_cache_kind> {
