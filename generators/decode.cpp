@@ -20,6 +20,7 @@ public:
     Input<float> qk_scale{"qk_scale"};
     Input<int32_t> first_key{"first_key"};
     Input<int32_t> last_key{"last_key"};
+    Input<int32_t> ask_ahead{"ask_ahead"};
     Input<Buffer<float, 1>> key_bias{"key_bias"};      // (j)
     Input<Buffer<float, 3>> bias{"bias"};              // (j, i, g)
     Input<Buffer<uint8_t, 3>> keep_mask{"keep_mask"};  // (j, i, g)
@@ -70,6 +71,8 @@ public:
         in.queries = q.dim(1).extent();
         in.heads = q.dim(2).extent();
         in.head_dim = static_cast<int>(kernel.head_dim);
+        in.ask_ahead = ask_ahead;
+        in.k_memory = rows_of(k);
         in.split_kv = static_cast<int>(chosen.layout.split_kv);
         in.masks.key_bias = key_bias;
         in.masks.bias = bias;
@@ -84,7 +87,7 @@ public:
         }
 
         const DecodeParams& params = chosen.params.attend_decode;
-        AttentionDecode stage(in, decode_tile(params, get_target()));
+        AttentionDecode stage(in, decode_tile(params, in.head_dim, get_target()));
         context(stage.d, stage.i, stage.g) = stage.context(stage.d, stage.i, stage.g);
         row_stats(stage.i, stage.g, stage.c) = stage.row_stats(stage.i, stage.g, stage.c);
         schedule_decode(stage, context, row_stats, params, in.head_dim, static_cast<int>(kernel.v_head_dim),

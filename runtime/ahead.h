@@ -14,4 +14,7 @@ struct Ahead {
 // would not stay in L2 beside those of the range before, or whose rows don't follow one another.
 Ahead rows_ahead(const Wave& wave, const QueryRange& next);
 
+// Whether keys and values of a call, with the weights that it reads besides, are more than L2 keeps from call to call.
+bool keys_come_from_afar(const Wave& wave);
+
 }  // namespace attnc

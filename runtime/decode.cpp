@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 
+#include "runtime/ahead.h"
 #include "runtime/arithmetic.h"
 #include "runtime/cache_rows.h"
 #include "runtime/masks.h"
@@ -103,6 +104,8 @@ bool call_decode(const Wave& wave, Worker& worker, const SplitPart& part) {
     call.set(ATTNC_ARGUMENT_QK_SCALE, layer.qk_scale);
     call.set(ATTNC_ARGUMENT_FIRST_KEY, interval.first_key);
     call.set(ATTNC_ARGUMENT_LAST_KEY, interval.last_key);
+    const int32_t ask_ahead = keys_come_from_afar(wave) ? 1 : 0;
+    call.set(ATTNC_ARGUMENT_ASK_AHEAD, ask_ahead);
     call.set(ATTNC_ARGUMENT_CONTEXT, context);
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     masks.set(call);

@@ -70,15 +70,15 @@
  *     key. One block of keys; the statistics are those of all blocks.
  * attend_scores  the same but for row_stats_in -> scores (j, i): scores as the softmax takes them, -inf where dropped;
  *     without the steps that mask_flags leaves out, and of all keys where first_key and last_key let all be seen
- * attend_decode  q (d, i, g), k (d, row), v (d, row), key_rows (run), keys, qk_scale, first_key, last_key, key_bias (j),
- *     bias (j, i, g), keep_mask (j, i, g), drop_mask (j, i, g), mask_flags -> context (d, i, g), row_stats (i, g, 2)
+ * attend_decode  q (d, i, g), k (d, row), v (d, row), key_rows (run), keys, qk_scale, first_key, last_key, ask_ahead,
+ *     key_bias (j), bias (j, i, g), keep_mask (j, i, g), drop_mask (j, i, g), mask_flags -> context (d, i, g), row_stats (i, g, 2)
  *     softmax attention of few queries i of heads g that share one head of K and V over one split of keys, at most
  *     split_kv; i times g is at most ATTNC_DECODE_ROWS. k and v are pools of rows, of the same extent: key j is row
  *     key_rows(j / ATTNC_RUN_KEYS) + j % ATTNC_RUN_KEYS; rows of keys from `keys` on are not read. Query i sees key j when
  *     max(0, i + first_key) <= j < min(keys, i + last_key). The masks are those of attend_masked, row_stats those of attend.
  *     Where the configuration has them, softcap, alibi_slopes (g) and own_key come before the biases, as in attend_masked.
  *     The value of a dropped key is not multiplied. A row's bits don't depend on other rows, nor on where in the pools its
- *     keys lie.
+ *     keys lie. With ask_ahead not 0 keys and values are brought into the cache some time before they are read.
  * split_heads    x (d, m, h) -> y (d, m, h): copies the features of heads and fills y's further ones with 0.
  * merge_heads    x (d, m, h) -> y (d, m, h): copies back y's extent of features.
  * norm_heads     x (d, m, h), norm_weight (d), epsilon -> y (d, m, h): y = x * norm_weight / sqrt(sum over d of x^2 +
@@ -129,6 +129,7 @@
     X(AHEAD_K, ahead_k)             \
     X(AHEAD_V, ahead_v)             \
     X(AHEAD_CONTEXT, ahead_context) \
+    X(ASK_AHEAD, ask_ahead)         \
     X(KEY_BIAS, key_bias)           \
     X(BIAS, bias)                   \
     X(KEEP_MASK, keep_mask)         \

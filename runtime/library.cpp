@@ -44,7 +44,7 @@ int64_t arguments_of(int kernel) {
             return kAttend | kAhead | kMasks;
         case ATTNC_KERNEL_ATTEND_DECODE:
             return kAttend | (kMasks & ~bit(ATTNC_ARGUMENT_ALIBI_SLOPE)) | bit(ATTNC_ARGUMENT_ALIBI_SLOPES) |
-                   bit(ATTNC_ARGUMENT_KEY_ROWS) | bit(ATTNC_ARGUMENT_KEYS);
+                   bit(ATTNC_ARGUMENT_KEY_ROWS) | bit(ATTNC_ARGUMENT_KEYS) | bit(ATTNC_ARGUMENT_ASK_AHEAD);
         case ATTNC_KERNEL_ATTEND_MERGE:
             return kContext | bit(ATTNC_ARGUMENT_CONTEXT_A) | bit(ATTNC_ARGUMENT_ROW_STATS_A) |
                    bit(ATTNC_ARGUMENT_CONTEXT_B) | bit(ATTNC_ARGUMENT_ROW_STATS_B) |

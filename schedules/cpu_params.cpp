@@ -60,7 +60,6 @@ ScheduleFields field_pointers(CpuSchedule& schedule) {
     attend("attend_probs", params.attend_probs);
     visit("attend_decode.rows", params.attend_decode.rows);
     visit("attend_decode.keys", params.attend_decode.keys);
-    visit("attend_decode.single_keys", params.attend_decode.single_keys);
     visit("attend_decode.columns", params.attend_decode.columns);
     visit("attend_decode.single_columns", params.attend_decode.single_columns);
     return fields;
@@ -224,18 +223,10 @@ void check_power(const Name& name, int64_t value, int64_t high) {
         fail(name + " " + number(value) + " is not a power of two");
 }
 
-void check_one_row(const std::string& kernel, int64_t count, const char* what, int64_t needed,
-                   const VectorUnit& unit) {
-    if (needed <= unit.registers) return;
-    fail(kernel + ": " + number(count) + what + " needs " + number(needed) + " vector registers, " +
-         number(unit.registers) + " are there");
-}
-
 void check_decode(const std::string& kernel, const DecodeParams& params, const Config& config,
                   const VectorUnit& unit) {
     check_power({kernel, ".rows"}, params.rows, 16);
     check_power({kernel, ".keys"}, params.keys, 16);
-    check_power({kernel, ".single_keys"}, params.single_keys, 16);
     if (params.rows * params.keys % unit.lanes != 0) {
         fail(kernel + ": a step of " + number(params.rows) + " rows x " + number(params.keys) +
              " keys is no multiple of " + number(unit.lanes) + ", so that its sums do not fill vectors");
@@ -254,10 +245,11 @@ void check_decode(const std::string& kernel, const DecodeParams& params, const C
     // there is its own vector or broadcast; the operand comes from memory.
     check_registers({kernel, ": the tile of scores"}, params.rows, params.keys * unit.lanes, unit);
     check_registers({kernel, ": the tile of contexts"}, params.rows, params.columns, unit);
-    check_one_row(kernel, params.single_keys, " scores of one row",
-                  params.single_keys + 1 + temporaries(unit), unit);
-    check_one_row(kernel, params.single_columns, " features of one row",
-                  params.single_columns / unit.lanes + 1 + temporaries(unit), unit);
+    const int64_t needed = params.single_columns / unit.lanes + 1 + temporaries(unit);
+    if (needed > unit.registers) {
+        fail(kernel + ": " + number(params.single_columns) + " features of one row needs " + number(needed) +
+             " vector registers, " + number(unit.registers) + " are there");
+    }
 }
 
 // What a tile of queries goes through for a block of keys: K, V and its scores, twice each. Beyond the L2 of any core,
@@ -347,7 +339,6 @@ DecodeParams default_decode(const Config& config, const VectorUnit& unit) {
     const bool many = unit.registers >= 32;
     return {.rows = 4,
             .keys = many ? 4 : 2,
-            .single_keys = 8,
             .columns = widest_columns(v_head, many ? (v_head % 64 == 0 ? 4 : 5) : 2, unit),
             .single_columns = widest_columns(v_head, many ? 16 : 8, unit)};
 }

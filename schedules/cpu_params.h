@@ -39,8 +39,6 @@ struct AttendParams {
 struct DecodeParams {
     int64_t rows = 4;  // rows of a block, 1..16, a power of two
     int64_t keys = 4;  // keys of the score tile of a block, 1..16, a power of two: rows * keys accumulators
-    int64_t single_keys =
-        8;  // keys of the score tile of one row, 1..16, a power of two: as many accumulators
     int64_t columns =
         64;  // features of the context tile of a block: a multiple of the vector that divides the
              // padded head of V

@@ -109,8 +109,8 @@ std::vector<SearchPart> search_parts(const Config& config) {
         parts.push_back({"attend_decode",
                          {ATTNC_KERNEL_ATTEND_DECODE},
                          "split_kv",
-                         {"attend_decode.rows", "attend_decode.keys", "attend_decode.single_keys",
-                          "attend_decode.columns", "attend_decode.single_columns"}});
+                         {"attend_decode.rows", "attend_decode.keys", "attend_decode.columns",
+                          "attend_decode.single_columns"}});
     }
     return parts;
 }

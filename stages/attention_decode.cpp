@@ -13,6 +13,7 @@ using namespace Halide;
 
 AttentionDecode::AttentionDecode(const DecodeInputs& in, const DecodeTile& sizes) : tile(sizes), in_(in) {
     define_bounds();
+    define_ahead();
     define_scores();
     define_passes();
     define_weights();
@@ -74,15 +75,34 @@ Expr AttentionDecode::pool_row(const Expr& row) const {
     return unsafe_promise_clamped(row, 0, in_.pool_rows - 1);
 }
 
-DotTree AttentionDecode::dot_tree(const std::string& name, const Expr& key, const Expr& row) {
+// Hardware follows rows that lie one after another, but starts anew at each page, and later than a row is wanted.
+void AttentionDecode::define_ahead() {
+    Expr row = first_row(min(s + 1, bounds(kEndRun) - 1)) + x, lines = 0;
+    for (int at = 0; at < in_.head_dim * static_cast<int>(sizeof(float)); at += kLineBytes) {
+        lines +=
+            prefetch(in_.k_memory.address + cast<uint64_t>(cast<int64_t>(row) * in_.k_memory.bytes + at));
+    }
+    key_ahead(x, s) = select(asks_ahead(), lines, 0);
+}
+
+DotTree AttentionDecode::dot_tree(const std::string& name, const Expr& key, const Expr& row,
+                                  const Expr& ahead, bool in_line) {
     DotTree tree{.products = Func(name + "_products"),
+                 .by_key = in_line ? Func(name + "_by_key") : Func(),
                  .levels = {},
                  .depth = RDom(0, in_.head_dim / tile.lanes),
                  .lanes = tile.lanes};
-    Expr feature = tree.depth * tile.lanes + l;
+    auto product = [&](const Expr& step) {
+        Expr feature = step * tile.lanes + l;
+        return queries(feature, row) * in_.k(feature, pool_row(run_rows(key, s) + ahead));
+    };
     tree.products(l, n, t, s, m) = 0.0f;
-    tree.products(l, n, t, s, m) += queries(feature, row) * in_.k(feature, pool_row(run_rows(key, s)));
+    tree.products(l, n, t, s, m) += product(tree.depth);
     Func from = tree.products;
+    if (in_line) {
+        tree.by_key(l, n, t, s, m) = tree.products(l, n, t, s, m);
+        from = tree.by_key;
+    }
     for (int left = tile.lanes / 2; left >= 1; left /= 2) {
         Func level(name + "_sums" + std::to_string(left));
         Expr flat = 2 * (l + tile.lanes * n);
@@ -104,8 +124,8 @@ void AttentionDecode::define_scores() {
     run_rows(x, s) = undef<int>();
     run_rows(x, table_runs) = first_row(table_runs) + min(x, in_.keys - 1 - table_runs * kRunLanes);
 
-    single = dot_tree("single", n, 0);
-    block = dot_tree("block", t * tile.keys + n % tile.keys, m * tile.rows + n / tile.keys);
+    single = dot_tree("single", n, 0, tile.in_line ? Expr(key_ahead(n, s)) : 0, tile.in_line);
+    block = dot_tree("block", t * tile.keys + n % tile.keys, m * tile.rows + n / tile.keys, 0, false);
 
     scores(x, y, r) = undef<float>();
     seed_rows = rows_within("seed_rows");

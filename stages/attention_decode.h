@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "stages/prefetch.h"
 
 namespace attnc {
 
@@ -19,9 +20,10 @@ constexpr int kDecodeRows = ATTNC_DECODE_ROWS;  // most rows of a call
 
 // Sizes that the definitions depend on. The lanes are the target's; the others don't change a bit.
 struct DecodeTile {
-    int lanes = 16;  // floats of a vector: how a sum over features is cut into chains
-    int rows = 4;    // rows whose scores leave the registers together; divides kDecodeRows
-    int keys = 4;    // and keys; divides kRunLanes
+    int lanes = 16;        // floats of a vector: how a sum over features is cut into chains
+    int rows = 4;          // rows whose scores leave the registers together; divides kDecodeRows
+    int keys = 4;          // and keys; divides kRunLanes
+    bool in_line = false;  // scores of one row alone are made key by key, without a loop over features
 };
 
 // Steps of a score; what is read only where its bit of flags (ATTNC_MASK_*) is set.
@@ -49,6 +51,8 @@ struct DecodeInputs {
     Halide::Expr queries, heads;  // extents of q
     int head_dim;                 // padded
     int split_kv;                 // most keys
+    Halide::Expr ask_ahead;       // not 0: the keys of one row are asked for a run before they are read
+    MemoryRows k_memory;
     DecodeMasks masks;
 };
 
@@ -85,6 +89,7 @@ enum ContextUpdate { kSeedContext, kSingleContext, kBlockContext };
 // each level sums neighbours and so has half as many vectors, and after the last one there is one lane for each score.
 struct DotTree {
     Halide::Func products;             // (l, n, t, s, m): lane l of score n of a step
+    Halide::Func by_key;               // the same, where they are made key by key; undefined elsewhere
     std::vector<Halide::Func> levels;  // (l, n, t, s, m): lane l of vector n
     Halide::RDom depth;
     int lanes;
@@ -116,6 +121,7 @@ struct AttentionDecode {
         "single_part"};  // (d, s): context of one run of keys, before it is divided by the total
     Halide::Func block_part{"block_part"};      // (d, r, s)
     Halide::Func context_sums{"context_sums"};  // (d, r)
+    Halide::Func key_ahead{"key_ahead"};        // (x, s): 0, and asks for key x of the run after s
 
     // Loops, as far as bounds say. Over rows:
     Halide::RDom rows_of_query, query_rows, seed_rows, largest_rows, weight_seed_rows, total_rows,
@@ -136,6 +142,7 @@ struct AttentionDecode {
     Halide::Expr context(const Halide::Var& feature, const Halide::Var& query, const Halide::Var& head) const;
     Halide::Expr row_stats(const Halide::Var& query, const Halide::Var& head,
                            const Halide::Var& column) const;
+    Halide::Expr asks_ahead() const { return in_.ask_ahead != 0; }
 
 private:
     DecodeInputs in_;
@@ -144,7 +151,9 @@ private:
     void define_passes();
     void define_weights();
     void define_context();
-    DotTree dot_tree(const std::string& name, const Halide::Expr& key, const Halide::Expr& row);
+    void define_ahead();
+    DotTree dot_tree(const std::string& name, const Halide::Expr& key, const Halide::Expr& row,
+                     const Halide::Expr& ahead, bool in_line);
     Halide::Expr first_row(const Halide::Expr& run) const;
     Halide::Expr pool_row(const Halide::Expr& row) const;
     Halide::RDom rows_within(const std::string& name) const;

@@ -31,6 +31,11 @@ struct MemoryRows {
     Halide::Expr address, bytes;
 };
 
+inline MemoryRows rows_of(const Halide::ImageParam& rows) {
+    using namespace Halide;
+    return {address_of(rows), cast<int64_t>(rows.dim(1).stride()) * static_cast<int>(sizeof(float))};
+}
+
 // Rows of floats, `stride` apart. Address 0: none; what lies at `instead`, and is there already, is asked for then.
 inline MemoryRows rows_at(const Halide::Expr& address, const Halide::Expr& stride,
                           const Halide::Expr& instead) {

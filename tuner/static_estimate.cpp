@@ -95,7 +95,7 @@ double decode_cycles(const DecodeParams& params, int64_t split_kv, const Situati
     const int64_t rows = std::max<int64_t>(at.sizes.seq_q, 1) * group;
     const bool single = rows == 1;
     const double scores =
-        single ? tile_cycles(1, params.single_keys, at.unit) : tile_cycles(params.rows, params.keys, at.unit);
+        single ? tile_cycles(1, 1, at.unit) : tile_cycles(params.rows, params.keys, at.unit);
     const double context = single ? tile_cycles(1, params.single_columns / at.unit.lanes, at.unit)
                                   : tile_cycles(params.rows, params.columns / at.unit.lanes, at.unit);
     const double waste = single ? 1 : as_double(round_up(rows, params.rows)) / as_double(rows);

@@ -8,8 +8,12 @@ using namespace Halide;
 
 namespace {
 
-// Sums over features and over keys stay rolled loops: where several terms of a chain stand in one block of code, a target
-// without fused multiply-adds may add them in another order, and not in the same one everywhere.
+// Keys of one row are read key by key, each from its first line to its last, as hardware that fetches ahead likes it, where
+// the steps over features are few enough to stand in line. Other sums over features and over keys are rolled loops: where
+// several terms of a chain stand in one block of code, a target without fused multiply-adds may add them in another order,
+// and not in the same one everywhere.
+constexpr int kMostStepsInLine = 16, kKeysTogether = 8;
+
 void schedule_tree(DotTree& tree, AttentionDecode& s, LoopLevel at, int scores, int together) {
     const int lanes = s.tile.lanes;
     const Var step("step");
@@ -20,15 +24,26 @@ void schedule_tree(DotTree& tree, AttentionDecode& s, LoopLevel at, int scores, 
             .bound_extent(s.s, 1)
             .bound_extent(s.m, 1);
     };
-    once(tree.products);
-    tree.products.bound(s.l, 0, lanes).bound(s.n, 0, scores);
-    tree.products.split(s.n, step, s.n, together).vectorize(s.l).unroll(s.n).unroll(step);
-    tree.products.update()
-        .split(s.n, step, s.n, together)
-        .reorder(s.l, s.n, tree.depth.x, step, s.t, s.s, s.m)
-        .vectorize(s.l)
-        .unroll(s.n)
-        .unroll(step);
+    if (tree.by_key.defined()) {
+        once(tree.by_key);
+        tree.by_key.bound(s.l, 0, lanes).bound(s.n, 0, scores).vectorize(s.l).unroll(s.n);
+        tree.products.compute_at(tree.by_key, s.n)
+            .store_in(MemoryType::Stack)
+            .bound(s.l, 0, lanes)
+            .bound_extent(s.n, 1)
+            .vectorize(s.l);
+        tree.products.update().reorder(s.l, tree.depth.x).vectorize(s.l).unroll(tree.depth.x);
+    } else {
+        once(tree.products);
+        tree.products.bound(s.l, 0, lanes).bound(s.n, 0, scores);
+        tree.products.split(s.n, step, s.n, together).vectorize(s.l).unroll(s.n).unroll(step);
+        tree.products.update()
+            .split(s.n, step, s.n, together)
+            .reorder(s.l, s.n, tree.depth.x, step, s.t, s.s, s.m)
+            .vectorize(s.l)
+            .unroll(s.n)
+            .unroll(step);
+    }
     int vectors = scores / 2;
     for (Func& level : tree.levels) {
         once(level);
@@ -39,10 +54,12 @@ void schedule_tree(DotTree& tree, AttentionDecode& s, LoopLevel at, int scores, 
 
 }  // namespace
 
-DecodeTile decode_tile(const DecodeParams& params, const Target& target) {
-    return {.lanes = target.natural_vector_size<float>(),
+DecodeTile decode_tile(const DecodeParams& params, int head_dim, const Target& target) {
+    const int lanes = target.natural_vector_size<float>();
+    return {.lanes = lanes,
             .rows = static_cast<int>(params.rows),
-            .keys = static_cast<int>(params.keys)};
+            .keys = static_cast<int>(params.keys),
+            .in_line = vector_unit(target.to_string()).fma && head_dim / lanes <= kMostStepsInLine};
 }
 
 void schedule_decode(AttentionDecode& s, Func context, Func row_stats, const DecodeParams& p, int head_dim,
@@ -89,8 +106,11 @@ void schedule_decode(AttentionDecode& s, Func context, Func row_stats, const Dec
             .vectorize(lane)
             .unroll(s.x);
     }
-    schedule_tree(s.single, s, LoopLevel(s.scores, s.single_runs.x), kRunLanes,
-                  static_cast<int>(p.single_keys));
+    schedule_tree(s.single, s, LoopLevel(s.scores, s.single_runs.x), kRunLanes, kKeysTogether);
+    if (s.single.by_key.defined()) {
+        s.key_ahead.compute_at(s.single.by_key, s.n).store_in(MemoryType::Stack);
+        s.scores.update(kSingleScores).specialize(s.asks_ahead());
+    }
     schedule_tree(s.block, s, LoopLevel(s.scores, tile), rows * keys, rows * keys);
 
     s.largest.compute_root().store_in(MemoryType::Stack).bound(s.r, 0, kDecodeRows);

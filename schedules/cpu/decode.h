@@ -9,7 +9,7 @@
 namespace attnc {
 
 // The tile that the definitions need, from the parameters.
-DecodeTile decode_tile(const DecodeParams& params, const Halide::Target& target);
+DecodeTile decode_tile(const DecodeParams& params, int head_dim, const Halide::Target& target);
 
 // context (d, i, g) and row_stats (i, g, c) as the outputs.
 void schedule_decode(AttentionDecode& stage, Halide::Func context, Halide::Func row_stats,

@@ -19,6 +19,7 @@ struct Loops {
     std::string kernel, target;
     std::string check;  // file of this folder
     size_t count;       // of loops that the file checks
+    std::string never = "{{call|%rsp}}";
 };
 
 const char* schedule_of(const std::string& target) {
@@ -26,7 +27,7 @@ const char* schedule_of(const std::string& target) {
                ? "panel:64,out_panel:64,project_heads.rows:6,project_out.rows:6,attend.rows:64,attend.q_"
                  "vectors:4,"
                  "attend.key_rows:6,attend.context_rows:8,attend.context_columns:32,"
-                 "attend_decode.rows:4,attend_decode.keys:4,attend_decode.single_keys:8,attend_decode."
+                 "attend_decode.rows:4,attend_decode.keys:4,attend_decode."
                  "columns:64,"
                  "attend_decode.single_columns:64"
                : "panel:16,out_panel:16,project_heads.rows:6,project_out.rows:6,attend.rows:16,attend.q_"
@@ -54,11 +55,14 @@ std::vector<InnerLoop> loops_of(const Loops& loops) {
     return inner_loops(contents(folder / ("x." + loops.kernel + "." + loops.target + ".s")));
 }
 
-ProcessResult file_check(const std::string& text, const std::string& check) {
+// A loop over runs of keys, not over features: addresses may come from the stack, vectors may not.
+const std::string kNoVectorOnStack = "{{call|mm[0-9]+.*%rsp|%rsp.*mm[0-9]+}}";
+
+ProcessResult file_check(const std::string& text, const std::string& check, const std::string& never) {
     const TestFolder folder;
     write_file(folder / "loops.s", text);
     return run_process({ATTNC_FILECHECK, "--input-file=" + (folder / "loops.s"),
-                        "--implicit-check-not={{call|%rsp}}", ATTNC_CHECKS "/" + check},
+                        "--implicit-check-not=" + never, ATTNC_CHECKS "/" + check},
                        std::chrono::seconds(60));
 }
 
@@ -66,7 +70,7 @@ class InnerLoops : public testing::TestWithParam<Loops> {};
 
 TEST_P(InnerLoops, AreWhatTheScheduleSays) {
     const std::string text = as_text(loops_of(GetParam()), GetParam().count);
-    const ProcessResult result = file_check(text, GetParam().check);
+    const ProcessResult result = file_check(text, GetParam().check, GetParam().never);
     EXPECT_TRUE(result.succeeded()) << result.output << text;
 }
 
@@ -80,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Loops{"project_heads", "x86-64-linux-avx512_skylake", "project.avx512.check", 1},
                     Loops{"project_out", "x86-64-linux-avx512_skylake", "project.avx512.check", 1},
                     Loops{"attend", "x86-64-linux-avx512_skylake", "attend.avx512.check", 3},
-                    Loops{"attend_decode", "x86-64-linux-avx512_skylake", "attend_decode.avx512.check", 6},
+                    Loops{"attend_decode", "x86-64-linux-avx512_skylake", "attend_decode.avx512.check", 6,
+                          kNoVectorOnStack},
                     Loops{"project_heads", "x86-64-linux-avx2-fma-f16c", "project.avx2.check", 1},
                     Loops{"project_out", "x86-64-linux-avx2-fma-f16c", "project.avx2.check", 1},
                     Loops{"attend", "x86-64-linux-avx2-fma-f16c", "attend.avx2.check", 1}),
@@ -92,11 +97,11 @@ protected:
     static void SetUpTestSuite() {
         const Loops loops = {"project_heads", "x86-64-linux-avx512_skylake", "project.avx512.check", 1};
         loops_ = loops_of(loops);
-        ASSERT_TRUE(file_check(as_text(loops_, 1), loops.check).succeeded()) << "the real loop";
+        ASSERT_TRUE(file_check(as_text(loops_, 1), loops.check, loops.never).succeeded()) << "the real loop";
     }
 
     static void expect_refused(const std::vector<InnerLoop>& changed) {
-        const ProcessResult result = file_check(as_text(changed, 1), "project.avx512.check");
+        const ProcessResult result = file_check(as_text(changed, 1), "project.avx512.check", Loops().never);
         EXPECT_EQ(result.exit_code, 1) << result.output;
     }
 

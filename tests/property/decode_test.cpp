@@ -112,6 +112,26 @@ TEST_P(Decode, ARowsBitsAreItsOwn) {
     }
 }
 
+// One row is made key by key where its sum has few steps, rows of a block in loops.
+TEST_P(Decode, OneRowAloneHasTheBitsOfARowAmongOthers) {
+    for (const int64_t width : {16, 48, 64, 128, 144, 256}) {
+        const std::string layer =
+            "d" + std::to_string(width) + "_h1_f32_noin_noout_nomask_noprobs_cache:b1_q3_kv100";
+        const LayerCall call = random_call(layer, 9);
+        const RunResult all = run(call, options("split_kv:64"));
+        for (int64_t i = 0; i < 3; ++i) {
+            LayerCall one = call;
+            one.sizes.seq_q = 1;
+            const auto row = call.query.values.begin() + static_cast<ptrdiff_t>(i * width);
+            one.query = {{1, 1, width}, {row, row + static_cast<ptrdiff_t>(width)}};
+            const auto first = all.out.begin() + static_cast<ptrdiff_t>(i * width);
+            EXPECT_TRUE(same_bits(run(one, options("split_kv:64")).out,
+                                  {first, first + static_cast<ptrdiff_t>(width)}))
+                << layer << " query " << i;
+        }
+    }
+}
+
 TEST_P(Decode, DroppedDataChangesNoBit) {
     LayerCall call = random_call("d64_h2_f32_noin_noout_cache:b1_q4_kv60", 8);
     call.causal = ATTNC_CAUSAL_OFFSET;

@@ -36,8 +36,7 @@ int64_t draw_field(Random& random, const std::string& name, int64_t lanes) {
     if (field == "split_kv") return draw(random, 16, 2048, 16);
     if (field == "context_columns" || field == "columns" || field == "single_columns")
         return draw(random, lanes, 128, lanes);
-    if (field == "keys" || field == "single_keys" || name == "attend_decode.rows")
-        return int64_t{1} << random.between(0, 4);
+    if (field == "keys" || name == "attend_decode.rows") return int64_t{1} << random.between(0, 4);
     if (field == "q_vectors") return random.between(1, 8);
     if (field == "rows" && name.starts_with("attend"))
         return random.chance(0.1) ? 0 : draw(random, 1, 128, 1);

@@ -184,7 +184,10 @@ const std::vector<int64_t>& arguments_of(int kernel) {
         std::replace(group_masks.begin(), group_masks.end(), int64_t{ATTNC_ARGUMENT_ALIBI_SLOPE},
                      int64_t{ATTNC_ARGUMENT_ALIBI_SLOPES});
         set(ATTNC_KERNEL_ATTEND_DECODE,
-            {scores, attend, group_masks, {ATTNC_ARGUMENT_KEY_ROWS, ATTNC_ARGUMENT_KEYS}});
+            {scores,
+             attend,
+             group_masks,
+             {ATTNC_ARGUMENT_KEY_ROWS, ATTNC_ARGUMENT_KEYS, ATTNC_ARGUMENT_ASK_AHEAD}});
         const std::vector<int64_t> tables = {ATTNC_ARGUMENT_COS_TABLE, ATTNC_ARGUMENT_SIN_TABLE};
         set(ATTNC_KERNEL_NORM_HEADS,
             {{ATTNC_ARGUMENT_INPUT, ATTNC_ARGUMENT_NORM_WEIGHT, ATTNC_ARGUMENT_EPSILON, ATTNC_ARGUMENT_Y}});
@@ -461,6 +464,7 @@ int32_t decode(int kernel, void** argv) {
     if (rows * heads > ATTNC_DECODE_ROWS) call.want("q", rows * heads, "rows", ATTNC_DECODE_ROWS);
     if (call.code() != 0) return call.code();
     fake_counts().pairs_attended += rows * heads * keys;
+    fake_counts().asked_ahead += call.integer(ATTNC_ARGUMENT_ASK_AHEAD) != 0 ? 1 : 0;
     const ScoreSteps steps = {call.integer(ATTNC_ARGUMENT_MASK_FLAGS),
                               static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP))};
     const int64_t first = call.integer(ATTNC_ARGUMENT_FIRST_KEY),
@@ -773,7 +777,7 @@ FakeCounts& fake_counts() {
 void FakeCounts::reset() {
     for (auto& count : calls) count = 0;
     rows_projected = rows_angled = pairs_attended = in_flight = most_in_flight = wrong_control_words = 0;
-    foretold = mistold = 0;
+    foretold = mistold = asked_ahead = 0;
     for (auto& address : g_foretold) address = 0;
 }
 

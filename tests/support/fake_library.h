@@ -24,7 +24,8 @@ struct FakeCounts {
     // Calls of attend and its forms whose q, k, v and context are where the call before said that they would be, all four of
     // them, and those for which it named other places. Of calls on one thread.
     std::atomic<int64_t> foretold, mistold;
-    std::atomic<int64_t> in_flight;  // calls that run now
+    std::atomic<int64_t> asked_ahead;  // calls of attend_decode that are to ask for keys ahead
+    std::atomic<int64_t> in_flight;    // calls that run now
     std::atomic<int64_t> most_in_flight;
     std::atomic<int64_t> wrong_control_words;  // calls without flush to zero, or with an unmasked exception
     void reset();

@@ -74,7 +74,7 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
         "attend_guarded.tail_rows:2,attend_guarded.context_rows:8,attend_guarded.context_columns:32,"
         "attend_probs.rows:16,attend_probs.q_vectors:1,attend_probs.key_rows:16,attend_probs.tail_rows:16,"
         "attend_probs.context_rows:8,attend_probs.context_columns:32,"
-        "attend_decode.rows:4,attend_decode.keys:4,attend_decode.single_keys:8,attend_decode.columns:64,"
+        "attend_decode.rows:4,attend_decode.keys:4,attend_decode.columns:64,"
         "attend_decode.single_columns:64");
 
     const CpuSchedule avx2 = default_schedule(usual(), kAvx2);
@@ -86,7 +86,7 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     EXPECT_TRUE(has_kernel(avx2, ATTNC_KERNEL_ATTEND));
     EXPECT_EQ(avx2.params.attend, (AttendParams{16, 1, 6, 2, 4, 16}));
     EXPECT_EQ(avx2.params.attend_probs, (AttendParams{16, 1, 4, 4, 4, 16}));
-    EXPECT_EQ(avx2.params.attend_decode, (DecodeParams{4, 2, 8, 16, 64}));
+    EXPECT_EQ(avx2.params.attend_decode, (DecodeParams{4, 2, 16, 64}));
 
     const CpuSchedule sse2 = default_schedule(usual(), kSse2);
     EXPECT_EQ(sse2.layout, (Layout{16, 16, 2048, 512}));
@@ -94,7 +94,7 @@ TEST(DefaultSchedule, OfCommonConfigurations) {
     EXPECT_FALSE(has_kernel(sse2, ATTNC_KERNEL_PROJECT_OUT_TAIL));
     EXPECT_EQ(sse2.params.attend, (AttendParams{16, 1, 2, 1, 2, 16}));
     EXPECT_EQ(sse2.params.attend_probs, (AttendParams{16, 1, 2, 2, 2, 16}));
-    EXPECT_EQ(sse2.params.attend_decode, (DecodeParams{4, 2, 8, 8, 32}));
+    EXPECT_EQ(sse2.params.attend_decode, (DecodeParams{4, 2, 8, 32}));
 }
 
 TEST(CpuSchedule, AKernelDependsOnItsOwnFieldsAndOneOfLayout) {
@@ -309,7 +309,6 @@ TEST(CheckSchedule, DecodeRules) {
     EXPECT_EQ(fault("attend_decode.rows:32"), "attend_decode.rows 32 is outside 1..16");
     EXPECT_EQ(fault("attend_decode.rows:3"), "attend_decode.rows 3 is not a power of two");
     EXPECT_EQ(fault("attend_decode.keys:6"), "attend_decode.keys 6 is not a power of two");
-    EXPECT_EQ(fault("attend_decode.single_keys:0"), "attend_decode.single_keys 0 is outside 1..16");
     EXPECT_EQ(fault("attend_decode.keys:2"),
               "attend_decode: a step of 4 rows x 2 keys is no multiple of 16, so that its sums do not fill "
               "vectors");
@@ -321,8 +320,6 @@ TEST(CheckSchedule, DecodeRules) {
               "attend_decode: the tile of scores of 4 x 128 floats needs 41 vector registers, 32 are there");
     EXPECT_EQ(fault("attend_decode.columns:32", kAvx2),
               "attend_decode: the tile of contexts of 4 x 32 floats needs 21 vector registers, 16 are there");
-    EXPECT_EQ(fault("attend_decode.single_keys:16", kAvx2),
-              "attend_decode: 16 scores of one row needs 18 vector registers, 16 are there");
     EXPECT_EQ(fault("attend_decode.single_columns:64", kSse2),
               "attend_decode: 64 features of one row needs 19 vector registers, 16 are there");
     EXPECT_EQ(fault("attend_decode.rows:8,attend_decode.keys:2,attend_decode.columns:32"), "no error");

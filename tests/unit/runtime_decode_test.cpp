@@ -98,6 +98,23 @@ TEST(Decode, ReadsTheKeysOfAGroupOnce) {
     EXPECT_EQ(fake_counts().pairs_attended, int64_t{8} * 2 * 100);      // every head and query with every key
 }
 
+// 128 keys and values of 8 heads of 64 floats are half a MiB; the weights of a layer come in between two calls, too.
+TEST(Decode, AsksAheadForWhatL2CannotHaveKept) {
+    for (const auto& [problem, asks] : {std::pair("d512_h8_f32_noin_noout_cache:b1_q1_kv128", false),
+                                        {"d512_h8_f32_noin_noout_cache:b1_q1_kv256", true},
+                                        {"d512_h8_kv2_f32_noin_noout_cache:b1_q1_kv256", false},
+                                        {"d512_h8_kv2_f32_noin_noout_cache:b4_q1_kv256", true},
+                                        {"d512_h8_f32_cache:b1_q1_kv16", true}}) {
+        FakeOptions run = options(64);
+        run.concurrency = 1;
+        fake_counts().reset();
+        EXPECT_TRUE(matches(random_call(problem, 8), run)) << problem;
+        const int64_t calls = fake_counts().calls[ATTNC_KERNEL_ATTEND_DECODE];
+        EXPECT_GT(calls, 0) << problem;
+        EXPECT_EQ(fake_counts().asked_ahead, asks ? calls : 0) << problem;
+    }
+}
+
 TEST(Decode, AnyTasksHaveTheSameBits) {
     LayerCall call = everything("d40_h4_kv2_f32_cache:b3_q5_kv90", 12);
     call.query_lengths = {{3}, {5, 1, 3}};
