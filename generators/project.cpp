@@ -12,10 +12,10 @@ namespace {
 
 using namespace Halide;
 
-// The address of weights that are asked for ahead; undefined: they are not.
 template <typename T>
 class ProjectGenerator : public LibraryGenerator<T> {
 protected:
+    // The address of weights that are asked for ahead; undefined: they are not.
     template <typename Weights>
     Expr asked_of(Weights& weights, const ProjectParams& params, int panel) const {
         const int lanes = this->get_target().template natural_vector_size<float>();
@@ -37,7 +37,7 @@ public:
     Out<Buffer<float, 5>> y{"y"};                     // (n, a, m, c, h)
 
 protected:
-    void generate_rows(const ProjectParams& params) {
+    void generate_rows(const ProjectParams& params, bool tail) {
         this->check_there(params.rows);
         const CpuSchedule schedule = this->cpu_schedule();
         const int panel = static_cast<int>(schedule.layout.panel);
@@ -53,23 +53,23 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-                          this->asked_of(weights, params, panel)},
-                         static_cast<int>(params.rows));
+        const ProjectionTiles tiles({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+                                     this->asked_of(weights, params, panel)},
+                                    static_cast<int>(params.rows), tail);
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
-        y(n, a, m, c, h) = stage.sums(n + head * a, m, c + y.dim(3).extent() * h);
-        schedule_project_heads(stage, y, {n, a, m, c, h}, params, head, heads, this->get_target());
+        y(n, a, m, c, h) = tiles.sums(n + head * a, m, c + y.dim(3).extent() * h);
+        schedule_project_heads(tiles, y, {n, a, m, c, h}, head, heads, this->get_target());
     }
 };
 
 class ProjectHeads : public HeadsGenerator<ProjectHeads> {
 public:
-    void generate() { generate_rows(cpu_schedule().params.project_heads); }
+    void generate() { generate_rows(cpu_schedule().params.project_heads, false); }
 };
 
 class ProjectHeadsTail : public HeadsGenerator<ProjectHeadsTail> {
 public:
-    void generate() { generate_rows(cpu_schedule().params.project_heads_tail); }
+    void generate() { generate_rows(cpu_schedule().params.project_heads_tail, true); }
 };
 
 template <typename T>
@@ -86,7 +86,7 @@ public:
     Out<Buffer<float, 2>> out{"out"};                 // (n, m)
 
 protected:
-    void generate_rows(const ProjectParams& params) {
+    void generate_rows(const ProjectParams& params, bool tail) {
         this->check_there(params.rows);
         const CpuSchedule schedule = this->cpu_schedule();
         const int panel = static_cast<int>(schedule.layout.out_panel);
@@ -97,23 +97,23 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        Projection stage({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-                          this->asked_of(weights, params, panel)},
-                         static_cast<int>(params.rows));
+        const ProjectionTiles tiles({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+                                     this->asked_of(weights, params, panel)},
+                                    static_cast<int>(params.rows), tail);
         const Var n("n"), m("m");
-        out(n, m) = stage.sums(n % panel, m, n / panel);
-        schedule_project_out(stage, out, {n, m}, params, panel, this->get_target());
+        out(n, m) = tiles.sums(n % panel, m, n / panel);
+        schedule_project_out(tiles, out, {n, m}, panel, this->get_target());
     }
 };
 
 class ProjectOut : public OutGenerator<ProjectOut> {
 public:
-    void generate() { generate_rows(cpu_schedule().params.project_out); }
+    void generate() { generate_rows(cpu_schedule().params.project_out, false); }
 };
 
 class ProjectOutTail : public OutGenerator<ProjectOutTail> {
 public:
-    void generate() { generate_rows(cpu_schedule().params.project_out_tail); }
+    void generate() { generate_rows(cpu_schedule().params.project_out_tail, true); }
 };
 
 }  // namespace

@@ -26,6 +26,8 @@
 #define ATTNC_RUN_KEYS 16
 #define ATTNC_DECODE_ROWS 64
 #define ATTNC_DECODE_QUERIES 8
+/* Rows that a tail kernel of projections makes in a step of as many. */
+#define ATTNC_FEW_ROWS 2
 /* Most keys of a split. */
 #define ATTNC_MAX_SPLIT_KV 8192
 
@@ -39,7 +41,7 @@
  * project_out    x (k, m), weights (n, k, p), bias_vector (n, p) -> out (n, m)
  *     the same with panels of `out_panel` columns side by side; the last panel may be cut short by the extent of out.
  * project_heads_tail, project_out_tail  the same arguments and bits, in steps of other rows (attnc_layout.tile_rows): some of
- *     both make up any number of rows.
+ *     both make up any number of rows. ATTNC_FEW_ROWS or fewer are one step, of as many.
  * attend         q (d, i), k (d, j), v (d, j), qk_scale, first_key, last_key, ahead_q, ahead_k, ahead_v, ahead_context
  *     -> context (d, i), row_stats (i, 2)
  *     softmax attention of one head of one item over one block of keys; query i sees key j when

@@ -72,6 +72,10 @@ int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail) {
         const int64_t rest = most(rows - tails * tail, 0), made = divide_up(rest, tile) * tile + tails * tail;
         if (made < fewest) fewest = made, whole = rest;
     }
+    for (int64_t few = 1; tail > ATTNC_FEW_ROWS && few <= least(rows, ATTNC_FEW_ROWS); ++few) {
+        const int64_t made = divide_up(rows - few, tile) * tile + ATTNC_FEW_ROWS;
+        if (made < fewest) fewest = made, whole = rows - few;
+    }
     return whole;
 }
 

@@ -51,7 +51,7 @@ int64_t chunk_begin(const Rows& rows, int64_t chunk);
 Stretch stretch_at(const Rows& rows, int64_t row, int64_t end);
 
 // How many of `rows` go to a kernel with steps of `tile` rows and how many, the rest, to its tail kernel, so that their
-// steps overhang least; tail 0: all.
+// steps overhang least: steps of `tail` rows, or one of ATTNC_FEW_ROWS. tail 0: all go to the first.
 int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail);
 
 }  // namespace attnc

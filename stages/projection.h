@@ -3,6 +3,9 @@
 
 #include <Halide.h>
 
+#include <optional>
+
+#include "runtime/kernel_abi.h"
 #include "stages/prefetch.h"
 
 namespace attnc {
@@ -26,10 +29,10 @@ struct Projection {
     Halide::Func rows;   // x, with rows past the last one repeating it: tiles may overhang
     Halide::Func ahead;  // (k, t, p): 0, and asks for memory that is needed soon after step k of row tile t
     Halide::Func sums;
+    int tile;  // rows that share a step of k
 
-    // `tile`: rows that share a step of k.
-    Projection(const ProjectionInputs& in, int tile)
-        : k(0, in.depth, "k"), rows("rows"), ahead("ahead"), sums("sums") {
+    Projection(const ProjectionInputs& in, int tile_rows)
+        : k(0, in.depth, "k"), rows("rows"), ahead("ahead"), sums("sums"), tile(tile_rows) {
         using namespace Halide;
         Var feature("feature");
         rows(feature, m) = in.x(feature, unsafe_promise_clamped(min(m, in.count - 1), 0, in.count - 1));
@@ -37,7 +40,7 @@ struct Projection {
         sums(n, m, p) = in.bias_vector(n, p);
         Expr from = k;
         if (in.address.defined()) {
-            define_ahead(in, tile);
+            define_ahead(in);
             from = unsafe_promise_clamped(k + ahead(k, m / tile, p), 0, in.depth - 1);
         }
         sums(n, m, p) += in.weights(n, from, p) * rows(k, m);
@@ -47,7 +50,7 @@ private:
     // A line for each step: of the next panel, so that all of its lines are shared out among the row tiles, several steps
     // asking for the same one where tiles are many. A single tile takes no longer than its own panel needs to come: it asks
     // for what it reads some steps later, which keeps the hardware's prefetching from pausing at each page.
-    void define_ahead(const ProjectionInputs& in, int tile) {
+    void define_ahead(const ProjectionInputs& in) {
         using namespace Halide;
         constexpr int kMostHalvings = 5, kStepsAhead = 64;
         Var step("step");
@@ -62,6 +65,22 @@ private:
         // In bytes: any of a line asks for all of it.
         Expr place = (step * (select(single, lines, 1) * kLineBytes)) >> halvings;
         ahead(step, t, p) = prefetch(in.address + first * kLineBytes + cast<uint64_t>(place));
+    }
+};
+
+// The same sums by tiles of rows, of a tail kernel by a smaller tile where there are ATTNC_FEW_ROWS or fewer.
+struct ProjectionTiles {
+    Projection all;
+    std::optional<Projection> few;
+    Halide::Expr are_few;
+
+    ProjectionTiles(const ProjectionInputs& in, int tile, bool tail)
+        : all(in, tile), are_few(in.count <= ATTNC_FEW_ROWS) {
+        if (tail && tile > ATTNC_FEW_ROWS) few.emplace(in, ATTNC_FEW_ROWS);
+    }
+
+    Halide::Expr sums(const Halide::Expr& n, const Halide::Expr& m, const Halide::Expr& p) const {
+        return few ? select(are_few, few->sums(n, m, p), all.sums(n, m, p)) : Halide::Expr(all.sums(n, m, p));
     }
 };
 

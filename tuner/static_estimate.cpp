@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "runtime/kernel_abi.h"
 #include "support/random.h"
 
 namespace attnc {
@@ -39,7 +40,9 @@ double row_waste(int64_t rows, int64_t tile, int64_t tail) {
     int64_t computed = round_up(rows, tile);
     for (int64_t whole = 0; tail > 0 && whole <= rows / tile + 1; ++whole) {
         const int64_t rest = std::max<int64_t>(rows - whole * tile, 0);
-        computed = std::min(computed, whole * tile + round_up(rest, tail));
+        const bool few = rest <= ATTNC_FEW_ROWS && tail > ATTNC_FEW_ROWS;
+        computed = std::min(computed, whole * tile + (few ? std::min<int64_t>(rest, 1) * ATTNC_FEW_ROWS
+                                                          : round_up(rest, tail)));
     }
     return as_double(computed) / as_double(std::max<int64_t>(rows, 1));
 }

@@ -34,40 +34,56 @@ void schedule_sums(Projection& s, const Func& consumer, const Var& at, int rows,
     }
 }
 
-}  // namespace
-
-void schedule_project_heads(Projection& s, Func y, const std::vector<Var>& y_args,
-                            const ProjectParams& params, int head, int heads, const Target& target) {
-    const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
-    const Var &n = y_args[0], &a = y_args[1], &m = y_args[2], &c = y_args[3], &h = y_args[4];
-    const Var tile("tile"), row("row"), lane("lane");
-    y.bound(n, 0, head)
-        .bound(a, 0, heads)
-        .split(m, tile, row, rows, TailStrategy::GuardWithIf)
-        .split(n, n, lane, vector)
-        .reorder(lane, n, a, row, tile, c, h)
-        .vectorize(lane)
-        .unroll(n)
-        .unroll(a)
-        .unroll(row)
-        .never_partition(tile, c, h);
-    schedule_sums(s, y, tile, rows, head * heads, vector);
+// Schedules the consumer's definition for each tile: for few rows its specialization, by whose split their sums go.
+template <typename Loops>
+void by_tiles(const ProjectionTiles& tiles, Func consumer, int panel, int vector, const Loops& loops) {
+    if (tiles.few) {
+        const Var few_tile("few_tile");
+        Projection few = *tiles.few;
+        loops(consumer.specialize(tiles.are_few), few_tile, few.tile);
+        schedule_sums(few, consumer, few_tile, few.tile, panel, vector);
+    }
+    const Var tile("tile");
+    Projection all = tiles.all;
+    loops(Stage(consumer), tile, all.tile);
+    schedule_sums(all, consumer, tile, all.tile, panel, vector);
 }
 
-void schedule_project_out(Projection& s, Func out, const std::vector<Var>& out_args,
-                          const ProjectParams& params, int panel, const Target& target) {
-    const int vector = target.natural_vector_size<float>(), rows = static_cast<int>(params.rows);
+}  // namespace
+
+void schedule_project_heads(const ProjectionTiles& tiles, Func y, const std::vector<Var>& y_args, int head,
+                            int heads, const Target& target) {
+    const int vector = target.natural_vector_size<float>();
+    const Var &n = y_args[0], &a = y_args[1], &m = y_args[2], &c = y_args[3], &h = y_args[4];
+    const Var row("row"), lane("lane");
+    y.bound(n, 0, head).bound(a, 0, heads);
+    by_tiles(tiles, y, head * heads, vector, [&](Stage stage, const Var& tile, int rows) {
+        stage.split(m, tile, row, rows, TailStrategy::GuardWithIf)
+            .split(n, n, lane, vector)
+            .reorder(lane, n, a, row, tile, c, h)
+            .vectorize(lane)
+            .unroll(n)
+            .unroll(a)
+            .unroll(row)
+            .never_partition(tile, c, h);
+    });
+}
+
+void schedule_project_out(const ProjectionTiles& tiles, Func out, const std::vector<Var>& out_args, int panel,
+                          const Target& target) {
+    const int vector = target.natural_vector_size<float>();
     const Var &n = out_args[0], &m = out_args[1];
-    const Var tile("tile"), row("row"), columns("columns"), column("column"), lane("lane");
-    out.split(m, tile, row, rows, TailStrategy::GuardWithIf)
-        .split(n, columns, column, panel, TailStrategy::GuardWithIf)
-        .split(column, column, lane, vector)
-        .reorder(lane, column, row, tile, columns)
-        .vectorize(lane)
-        .unroll(column)
-        .unroll(row)
-        .never_partition(tile);
-    schedule_sums(s, out, tile, rows, panel, vector);
+    const Var row("row"), columns("columns"), column("column"), lane("lane");
+    by_tiles(tiles, out, panel, vector, [&](Stage stage, const Var& tile, int rows) {
+        stage.split(m, tile, row, rows, TailStrategy::GuardWithIf)
+            .split(n, columns, column, panel, TailStrategy::GuardWithIf)
+            .split(column, column, lane, vector)
+            .reorder(lane, column, row, tile, columns)
+            .vectorize(lane)
+            .unroll(column)
+            .unroll(row)
+            .never_partition(tile);
+    });
 }
 
 }  // namespace attnc

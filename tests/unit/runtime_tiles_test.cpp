@@ -16,12 +16,17 @@ TEST(WholeTileRows, LetsTilesOverhangLeast) {
     EXPECT_EQ(whole_tile_rows(128, 6, 5), 108);
     EXPECT_EQ(whole_tile_rows(10, 6, 5), 0);
     EXPECT_EQ(whole_tile_rows(1, 6, 5), 0);
-    EXPECT_EQ(whole_tile_rows(7, 6, 5), 0);    // 10 rows are made, 11 or 12 otherwise
+    EXPECT_EQ(whole_tile_rows(7, 6, 5), 6);  // and a step of few
+    EXPECT_EQ(whole_tile_rows(8, 6, 5), 6);
+    EXPECT_EQ(whole_tile_rows(9, 6, 5), 0);  // 10 rows are made, 11 or 12 otherwise
+    EXPECT_EQ(whole_tile_rows(14, 6, 5), 12);
+    EXPECT_EQ(whole_tile_rows(3, 2, 1), 2);
     EXPECT_EQ(whole_tile_rows(13, 6, 0), 13);  // no tail kernel
     EXPECT_EQ(whole_tile_rows(0, 6, 5), 0);
     for (int64_t rows = 1; rows < 300; ++rows) {
         const int64_t whole = whole_tile_rows(rows, 6, 5), rest = rows - whole;
-        const int64_t made = (whole + 5) / 6 * 6 + (rest + 4) / 5 * 5;
+        const int64_t tails = rest == 0 || rest > ATTNC_FEW_ROWS ? (rest + 4) / 5 * 5 : ATTNC_FEW_ROWS;
+        const int64_t made = (whole + 5) / 6 * 6 + tails;
         ASSERT_GE(rest, 0) << rows;
         ASSERT_LE(made, (rows + 5) / 6 * 6) << rows;
         ASSERT_TRUE(made == rows || rows < 20) << rows;
