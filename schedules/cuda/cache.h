@@ -49,7 +49,7 @@ inline void schedule_append_rows_gpu(const AppendRowsGpu& s, Halide::Func y) {
         .split(s.at[0], features, lane, kLanes, kGuarded)
         .split(s.at[1], tiles, steps, kTile, kGuarded)
         .split(steps, steps, row, kRows)
-        .reorder({features, steps, lane, row, tiles, s.at[2], s.h})
+        .reorder({features, lane, row, steps, tiles, s.at[2], s.h})
         .fuse(tiles, s.at[2], blocks)
         .gpu_threads(lane, row)
         .gpu_blocks(blocks, s.h);

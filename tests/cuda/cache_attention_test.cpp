@@ -396,7 +396,9 @@ public:
         EXPECT_EQ(append_rows(new_k, first_rows.get(), call.held, call.counts, call.key_runs, seq, k), 0);
         EXPECT_EQ(append_rows(new_v, first_rows.get(), call.held, call.counts, call.key_runs, seq, v), 0);
         if (kind_.paged()) return;
-        if (kind_.ring()) EXPECT_EQ(keep_lengths(call.counts, call.slots, kind_.capacity, first_held_), 0);
+        if (kind_.ring()) {
+            EXPECT_EQ(keep_lengths(call.counts, call.slots, kind_.capacity, first_held_), 0);
+        }
         EXPECT_EQ(keep_lengths(call.counts, call.slots, 0, lengths_), 0);
     }
 
