@@ -281,6 +281,26 @@ TEST_P(CudaKeyLoops, OfABlockOfKeysAreMultiplyAdds) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaKeyLoops, testing::Values(kernels()[2], cache_kernels()[0]));
 
+// What the assembler has left of the instructions that kernels are made for.
+TEST(Sass, OfAttentionHasWideLoadsAndThePowerOfTwo) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(nvdisasm);
+    const auto sass_of = [](const Kernel& kernel) {
+        const CudaKernel code(kernel.name(), kernel.config, kernel.schedule);
+        code.assemble(80, kernel.resources().registers);
+        return code.sass();
+    };
+    const std::string attend = sass_of(kernels()[2]), project = sass_of(kernels()[0]);
+    for (const std::string& sass : {attend, project}) {
+        for (const char* instruction : {"LDG.E.128", "STS.128", "LDS.128"})
+            EXPECT_THAT(sass, testing::HasSubstr(instruction));
+        for (const char* instruction : {"LDL", "STL", "CALL"})  // local memory, functions
+            EXPECT_THAT(sass, testing::Not(testing::HasSubstr(instruction)));
+    }
+    EXPECT_THAT(attend, testing::HasSubstr("MUFU.EX2"));
+    EXPECT_THAT(project, testing::Not(testing::HasSubstr("MUFU")));
+}
+
 // ---- PTX
 
 ProcessResult file_check(const std::string& text, const std::string& check) {
