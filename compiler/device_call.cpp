@@ -24,10 +24,6 @@ size_t span_bytes(const attnc_tensor& tensor) {
 
 }  // namespace
 
-bool is_beyond_device(const StatusError& error, const std::string& target) {
-    return error.status == ATTNC_NOT_SUPPORTED && target == kCudaTarget;
-}
-
 bool is_on_device(const attnc_layer* layer) {
     return std::string_view(attnc_layer_target(layer)) == kCudaTarget;
 }

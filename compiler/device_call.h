@@ -13,9 +13,6 @@ namespace attnc {
 
 bool is_on_device(const attnc_layer* layer);
 
-// Whether a call that was refused is one that no layer of the target takes: what a device does without.
-bool is_beyond_device(const StatusError& error, const std::string& target);
-
 // Memory of a layer's device. Throws std::runtime_error.
 class DeviceMemory {
 public:

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "compiler/build.h"
-#include "compiler/device_call.h"
 #include "compiler/device_there.h"
 #include "compiler/load_library.h"
 #include "compiler/run_apart.h"
@@ -188,10 +187,6 @@ private:
             const std::string wrong = request_.check(file, library, target);
             return wrong.empty() ? Outcome{name, target, Outcome::Kind::kPassed, "", ""}
                                  : failure(n, target, wrong);
-        } catch (const StatusError& error) {
-            if (is_beyond_device(error, target))
-                return {name, target, Outcome::Kind::kSkipped, error.what(), ""};
-            return failure(n, target, error.what());
         } catch (const std::exception& error) {
             return failure(n, target, error.what());
         }

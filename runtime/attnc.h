@@ -217,9 +217,8 @@ typedef struct attnc_layer_options {
      * is afterwards as it was. Executors are not used.
      * Instead of being refused, lengths, first rows, positions, slots and pages outside of their ranges become the nearest
      * that are allowed; of 64-bit numbers the low 32 bits count. New keys for which an item has no room in its cache are left
-     * out. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and of key, and rows of no item
-     * are written as well. The form of attention depends on seq_q and seq_kv, not on lengths.
-     * ATTNC_NOT_SUPPORTED on a device: packed batches with a cache. */
+     * out. In packed batches seq_q and seq_kv, of masks and outputs too, are the rows of query and, without a cache, of key, and
+     * rows of no item are written as well. The form of attention depends on seq_q and seq_kv, not on lengths. */
     const char* target;
     const attnc_allocator* allocator; /* null: malloc and free. Used in create and destroy only; copied */
     attnc_empty_rows empty_rows;
@@ -342,8 +341,9 @@ typedef struct attnc_inputs {
     /* A cache. key, value (or query in their place), key_lengths and key_positions are then those of the keys that the
      * call appends; everything else counts all keys of an item, what it had and what it got: the diagonal, and masks,
      * biases, probs and scores, whose seq_kv is max_keys. Every refusal comes before anything is written; lengths grow when
-     * the call succeeds. After a failure they are as before, and so are the keys (of a ring, those that a repetition needs).
-     * With seq_q 0 a call only appends. */
+     * the call succeeds. After a failure they are as before (but for one of a device's driver after the last launch), and so
+     * are the keys; of a ring those that a repetition needs, while it doesn't hold the others any more. With seq_q 0 a call
+     * only appends. */
     attnc_cache* cache;
     attnc_cache_use cache_use; /* with a cache only */
     /* Which slots the items have; not given: item b has slot b. A call appends to a slot, and to a page, for one item: on
@@ -357,8 +357,9 @@ typedef struct attnc_inputs {
      * the call's items.
      * On a device, whose lengths the host doesn't know, keys past max_keys are neither appended nor seen, and 0 is all that
      * an item has room for: the capacity, or the pages of its block table. A ring always needs it there, since its sequences
-     * have no end; where it is more than the ring's capacity, seq_q and window_left together must not be, and keys that the
-     * ring doesn't hold any more are the caller's not to ask for. Less than the room makes a call cheaper. */
+     * have no end; where it is more than the ring's capacity, seq_q and window_left together must not be, in a packed batch
+     * the queries of an item and window_left, and keys that the ring doesn't hold any more are the caller's not to ask for. Less
+     * than the room makes a call cheaper. */
     int64_t max_keys;
 } attnc_inputs;
 

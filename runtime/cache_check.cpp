@@ -250,12 +250,13 @@ attnc_status CacheChecker::totals() {
     return paged && r.cache.appends && r.cache.table != nullptr ? pages_differ() : ATTNC_OK;
 }
 
-// What a ring would be refused for by its lengths, where nobody knows those.
+// What a ring would be refused for by its lengths, where nobody knows those; of packed batches nor how many rows an item has.
 attnc_status CacheChecker::ring_without_lengths() {
     const int64_t capacity = r.cache.cache->capacity;
     if (in.max_keys == 0) {
         return fail(error, ATTNC_BAD_VALUE, {"max_keys is 0, but a ring on a device needs it"});
     }
+    if (r.query_starts.present || r.key_starts.present) return ATTNC_OK;
     if (r.cache.appends && r.seq_new > capacity) {
         return fail(error, ATTNC_BAD_VALUE,
                     {"items bring ", r.seq_new, " keys, but the ring's capacity is ", capacity});

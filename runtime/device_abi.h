@@ -96,12 +96,13 @@
  *     slot_rows, and key % capacity; capacity is a ring's, else slot_rows. With neither: ATTNC_ITEM_KEY_ROW and key, for keys
  *     that are in no cache. block_table is int32 with any strides; tables that aren't given are any valid buffers, and sizes
  *     any numbers. slot_rows, capacity and page_size are multiples of ATTNC_RUN_KEYS.
- * append_rows    x (d, m, h), held (b), counts (b), key_runs (r, b), seq -> y (d, n, h), n being rows of a cache
- *     Row b * seq + i of x becomes the row of key held(b) + i, for i < counts(b) - held(b). Nothing else of x is read, nor of y
- *     written. Keys of one launch have rows of their own: of a ring seq is at most its capacity.
- * keep_lengths   counts (b), cache_slots (b), capacity -> cache_lengths_out (n), first_held (n)
- *     For each item's slot, which is one of n: the length becomes counts, and where capacity, of a ring, is above 0, first_held at
- *     least counts - capacity. Slots of no item keep both. With capacity 0 first_held is any valid buffer of as many elements.
+ * append_rows    x (d, m, h), first_rows (b), held (b), counts (b), key_runs (r, b), seq -> y (d, n, h), n being rows of a cache
+ *     Row first_rows(b) + i of x becomes the row of key held(b) + i, for i < counts(b) - held(b), at most seq of each item. Nothing
+ *     else of x is read, nor of y written. first_rows has any stride. Keys of one launch have rows of their own: of a ring an item
+ *     brings no more than its capacity.
+ * keep_lengths   counts (b), cache_slots (b), capacity -> kept (n)
+ *     A number of each slot, which are n: those of the items' slots become counts, or with a capacity above 0 at least counts -
+ *     capacity, which is what a ring still holds. Slots of no item keep theirs.
  */
 #define ATTNC_DEVICE_KERNELS(X)         \
     X(FILL_ITEMS, fill_items)           \
@@ -134,85 +135,85 @@
     X(KEEP_LENGTHS, keep_lengths)
 
 /* Arguments of kernels for a device: X(id, name). A kernel with an argument of any other name does not build. */
-#define ATTNC_DEVICE_ARGUMENTS(X)           \
-    X(USER_CONTEXT, __user_context)         \
-    X(QUERY_LENGTHS, query_lengths)         \
-    X(KEY_LENGTHS, key_lengths)             \
-    X(CAUSAL_OFFSETS, causal_offsets)       \
-    X(QUERY_STARTS, query_starts)           \
-    X(KEY_STARTS, key_starts)               \
-    X(GIVEN, given)                         \
-    X(SEQ_Q, seq_q)                         \
-    X(SEQ_KV, seq_kv)                       \
-    X(DIAGONAL, diagonal)                   \
-    X(WINDOW_LEFT, window_left)             \
-    X(WINDOW_RIGHT, window_right)           \
-    X(ITEMS, items)                         \
-    X(QUERY_COUNTS, query_counts)           \
-    X(KEY_COUNTS, key_counts)               \
-    X(INPUT, x)                             \
-    X(WEIGHTS, weights)                     \
-    X(BIAS_VECTOR, bias_vector)             \
-    X(LENGTHS, lengths)                     \
-    X(SEQ, seq)                             \
-    X(Y, y)                                 \
-    X(OUT, out)                             \
-    X(Q, q)                                 \
-    X(K, k)                                 \
-    X(V, v)                                 \
-    X(QK_SCALE, qk_scale)                   \
-    X(CONTEXT, context)                     \
-    X(ROW_STATS, row_stats)                 \
-    X(KEY_BIAS, key_bias)                   \
-    X(BIAS, bias)                           \
-    X(KEEP_MASK, keep_mask)                 \
-    X(DROP_MASK, drop_mask)                 \
-    X(KEY_BLOCKS, key_blocks)               \
-    X(MASK_FLAGS, mask_flags)               \
-    X(SOFTCAP, softcap)                     \
-    X(ALIBI_SLOPES, alibi_slopes)           \
-    X(SUSPECTS, suspects)                   \
-    X(CONTEXTS, contexts)                   \
-    X(ROW_STATS_IN, row_stats_in)           \
-    X(SINKS, sinks)                         \
-    X(EMPTY_ROWS, empty_rows)               \
-    X(LSE, lse)                             \
-    X(PROBS, probs)                         \
-    X(SCORES, scores)                       \
-    X(AVERAGED, averaged)                   \
-    X(NORM_WEIGHT, norm_weight)             \
-    X(EPSILON, epsilon)                     \
-    X(POSITIONS, positions)                 \
-    X(POSITION_OFFSETS, position_offsets)   \
-    X(FREQUENCIES, frequencies)             \
-    X(MAGNITUDE, magnitude)                 \
-    X(TABLE_COS, table_cos)                 \
-    X(TABLE_SIN, table_sin)                 \
-    X(COS_TABLE, cos_table)                 \
-    X(SIN_TABLE, sin_table)                 \
-    X(KEY_BIAS_IN, key_bias_in)             \
-    X(KEY_KEEP_MASK, key_keep_mask)         \
-    X(KEY_DROP_MASK, key_drop_mask)         \
-    X(BLOCK_KEEP_MASK, block_keep_mask)     \
-    X(BLOCK_Q, block_q)                     \
-    X(BLOCK_KV, block_kv)                   \
-    X(CACHE_LENGTHS, cache_lengths)         \
-    X(CACHE_SLOTS, cache_slots)             \
-    X(MAX_KEYS, max_keys)                   \
-    X(SLOTS, slots)                         \
-    X(HELD, held)                           \
-    X(COUNTS, counts)                       \
-    X(SLOTS_OUT, slots_out)                 \
-    X(BLOCK_TABLE, block_table)             \
-    X(SLOT_ROWS, slot_rows)                 \
-    X(CAPACITY, capacity)                   \
-    X(PAGE_SIZE, page_size)                 \
-    X(PAGES, pages)                         \
-    X(KEY_RUNS, key_runs)                   \
-    X(CACHE_LENGTHS_OUT, cache_lengths_out) \
-    X(FIRST_HELD, first_held)               \
-    X(FIRST_ROW, first_row)                 \
-    X(STARTS, starts)                       \
+#define ATTNC_DEVICE_ARGUMENTS(X)         \
+    X(USER_CONTEXT, __user_context)       \
+    X(QUERY_LENGTHS, query_lengths)       \
+    X(KEY_LENGTHS, key_lengths)           \
+    X(CAUSAL_OFFSETS, causal_offsets)     \
+    X(QUERY_STARTS, query_starts)         \
+    X(KEY_STARTS, key_starts)             \
+    X(GIVEN, given)                       \
+    X(SEQ_Q, seq_q)                       \
+    X(SEQ_KV, seq_kv)                     \
+    X(DIAGONAL, diagonal)                 \
+    X(WINDOW_LEFT, window_left)           \
+    X(WINDOW_RIGHT, window_right)         \
+    X(ITEMS, items)                       \
+    X(QUERY_COUNTS, query_counts)         \
+    X(KEY_COUNTS, key_counts)             \
+    X(INPUT, x)                           \
+    X(WEIGHTS, weights)                   \
+    X(BIAS_VECTOR, bias_vector)           \
+    X(LENGTHS, lengths)                   \
+    X(SEQ, seq)                           \
+    X(Y, y)                               \
+    X(OUT, out)                           \
+    X(Q, q)                               \
+    X(K, k)                               \
+    X(V, v)                               \
+    X(QK_SCALE, qk_scale)                 \
+    X(CONTEXT, context)                   \
+    X(ROW_STATS, row_stats)               \
+    X(KEY_BIAS, key_bias)                 \
+    X(BIAS, bias)                         \
+    X(KEEP_MASK, keep_mask)               \
+    X(DROP_MASK, drop_mask)               \
+    X(KEY_BLOCKS, key_blocks)             \
+    X(MASK_FLAGS, mask_flags)             \
+    X(SOFTCAP, softcap)                   \
+    X(ALIBI_SLOPES, alibi_slopes)         \
+    X(SUSPECTS, suspects)                 \
+    X(CONTEXTS, contexts)                 \
+    X(ROW_STATS_IN, row_stats_in)         \
+    X(SINKS, sinks)                       \
+    X(EMPTY_ROWS, empty_rows)             \
+    X(LSE, lse)                           \
+    X(PROBS, probs)                       \
+    X(SCORES, scores)                     \
+    X(AVERAGED, averaged)                 \
+    X(NORM_WEIGHT, norm_weight)           \
+    X(EPSILON, epsilon)                   \
+    X(POSITIONS, positions)               \
+    X(POSITION_OFFSETS, position_offsets) \
+    X(FREQUENCIES, frequencies)           \
+    X(MAGNITUDE, magnitude)               \
+    X(TABLE_COS, table_cos)               \
+    X(TABLE_SIN, table_sin)               \
+    X(COS_TABLE, cos_table)               \
+    X(SIN_TABLE, sin_table)               \
+    X(KEY_BIAS_IN, key_bias_in)           \
+    X(KEY_KEEP_MASK, key_keep_mask)       \
+    X(KEY_DROP_MASK, key_drop_mask)       \
+    X(BLOCK_KEEP_MASK, block_keep_mask)   \
+    X(BLOCK_Q, block_q)                   \
+    X(BLOCK_KV, block_kv)                 \
+    X(CACHE_LENGTHS, cache_lengths)       \
+    X(CACHE_SLOTS, cache_slots)           \
+    X(MAX_KEYS, max_keys)                 \
+    X(SLOTS, slots)                       \
+    X(HELD, held)                         \
+    X(COUNTS, counts)                     \
+    X(SLOTS_OUT, slots_out)               \
+    X(BLOCK_TABLE, block_table)           \
+    X(SLOT_ROWS, slot_rows)               \
+    X(CAPACITY, capacity)                 \
+    X(PAGE_SIZE, page_size)               \
+    X(PAGES, pages)                       \
+    X(KEY_RUNS, key_runs)                 \
+    X(KEPT, kept)                         \
+    X(FIRST_ROWS, first_rows)             \
+    X(FIRST_ROW, first_row)               \
+    X(STARTS, starts)                     \
     X(ROW_POSITIONS, row_positions)
 
 #define ATTNC_X(id, name) ATTNC_DEVICE_KERNEL_##id,

@@ -132,12 +132,12 @@ Arguments arguments_of(int kernel) {
                                    ATTNC_DEVICE_ARGUMENT_CAPACITY, ATTNC_DEVICE_ARGUMENT_PAGE_SIZE,
                                    ATTNC_DEVICE_ARGUMENT_PAGES, ATTNC_DEVICE_ARGUMENT_KEY_RUNS);
         case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
-            return kCopy | bits(ATTNC_DEVICE_ARGUMENT_HELD, ATTNC_DEVICE_ARGUMENT_COUNTS,
-                                ATTNC_DEVICE_ARGUMENT_KEY_RUNS, ATTNC_DEVICE_ARGUMENT_SEQ);
+            return kCopy | bits(ATTNC_DEVICE_ARGUMENT_FIRST_ROWS, ATTNC_DEVICE_ARGUMENT_HELD,
+                                ATTNC_DEVICE_ARGUMENT_COUNTS, ATTNC_DEVICE_ARGUMENT_KEY_RUNS,
+                                ATTNC_DEVICE_ARGUMENT_SEQ);
         case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
             return kContext | bits(ATTNC_DEVICE_ARGUMENT_COUNTS, ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS,
-                                   ATTNC_DEVICE_ARGUMENT_CAPACITY, ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS_OUT,
-                                   ATTNC_DEVICE_ARGUMENT_FIRST_HELD);
+                                   ATTNC_DEVICE_ARGUMENT_CAPACITY, ATTNC_DEVICE_ARGUMENT_KEPT);
         default:  // rotate_heads
             return kCopy | kTables;
     }

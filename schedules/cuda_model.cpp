@@ -14,6 +14,9 @@ constexpr int64_t kFloat = 4;  // bytes
 // Registers beside accumulators and operands: addresses, loop counters, bounds, and values on their way to shared memory.
 constexpr int64_t kProjectTemporaries = 48;
 constexpr int64_t kAttendTemporaries = 72;
+// Of attend_decode with sums in shared memory, whose few threads have long chains of loads: with more of them ptxas starts more
+// loads at a time and spills.
+constexpr int64_t kDecodeTemporaries = 40;
 constexpr int64_t kChainTemporaries = 16;  // with sums in shared memory: operands of a chain of four
 constexpr int64_t kChain = 4;
 
@@ -46,7 +49,7 @@ struct Attend {
     int64_t rows, keys, key_groups, value_groups;
     int64_t head;
     int64_t q_features, v_features;  // filled up so that all threads have as many
-    bool pairs;
+    bool pairs, decodes;
 };
 
 Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel) {
@@ -65,7 +68,8 @@ Attend attend_of(const CudaSchedule& schedule, const Config& config, int kernel)
             .head = head,
             .q_features = round_up(head, quads),
             .v_features = round_up(v_head, quads),
-            .pairs = is_pairwise(kernel)};
+            .pairs = is_pairwise(kernel),
+            .decodes = kernel == ATTNC_KERNEL_ATTEND_DECODE};
 }
 
 // Registers of a thread are given out by eights.
@@ -102,7 +106,8 @@ int64_t attend_registers(const Attend& a) {
     const int64_t operands = kQuad * (1 + groups);
     // With all sums in shared memory, those of a chain at a time: of scores or of products.
     if (a.params.register_state == 0) {
-        return tile * (a.pairs ? a.key_groups : groups) + kChain * operands + kAttendTemporaries;
+        return tile * (a.pairs ? a.key_groups : groups) + kChain * operands +
+               (a.decodes ? kDecodeTemporaries : kAttendTemporaries);
     }
     const int64_t state = a.pairs ? 0 : tile * a.value_groups + 2 * kQuad;
     const int64_t made = a.pairs ? 0 : tile * groups;

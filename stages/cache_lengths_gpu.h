@@ -33,25 +33,20 @@ public:
     }
 };
 
-// lengths (n) and first_held (n) of the slots that items have; all others stay.
+// kept (n): a number of each slot that items have; all others stay.
 struct KeepLengthsGpu {
-    Halide::RDom items, ring_items;  // the same items, the second where the slots are rings
+    Halide::RDom items;
 
-    KeepLengthsGpu(const Halide::Func& lengths, const Halide::Func& first_held,
-                   const Halide::ImageParam& counts, const Halide::ImageParam& cache_slots,
-                   const Halide::Expr& slot_count, const Halide::Expr& capacity)
-        : items(0, counts.dim(0).extent(), "items"), ring_items(0, counts.dim(0).extent(), "items") {
+    KeepLengthsGpu(const Halide::Func& kept, const Halide::ImageParam& counts,
+                   const Halide::ImageParam& cache_slots, const Halide::Expr& slot_count,
+                   const Halide::Expr& capacity)
+        : items(0, counts.dim(0).extent(), "items") {
         using namespace Halide;
-        ring_items.where(capacity > 0);
-        const auto slot_of = [&](const RDom& item) {
-            return clamp(element_of(cache_slots, {item}), 0, slot_count - 1);
-        };
         const Var n("n");
-        lengths(n) = undef<int32_t>();
-        lengths(slot_of(items)) = element_of(counts, {items});
-        first_held(n) = undef<int32_t>();
-        Expr slot = slot_of(ring_items);
-        first_held(slot) = max(first_held(slot), element_of(counts, {ring_items}) - capacity);
+        kept(n) = undef<int32_t>();
+        Expr slot = clamp(element_of(cache_slots, {items}), 0, slot_count - 1);
+        Expr count = element_of(counts, {items});
+        kept(slot) = select(capacity > 0, max(kept(slot), count - capacity), count);
     }
 };
 

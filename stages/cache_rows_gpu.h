@@ -43,26 +43,27 @@ private:
 };
 
 struct AppendRowsInputs {
-    Halide::Func x;                   // (d, m, h): rows b * seq + i
+    Halide::Func x;                   // (d, m, h)
     Halide::Expr features, x_rows;    // extents of d and m
+    Halide::ImageParam first_rows;    // (b): of the rows of x
     Halide::ImageParam held, counts;  // (b): keys of an item before the call and after it
     Halide::ImageParam key_runs;      // (r, b)
-    Halide::Expr seq;
+    Halide::Expr seq;                 // most rows of an item
     Halide::Expr y_rows;
 };
 
 // y (d, n, h): rows that an item brings go to the places of its new keys; all others stay.
 struct AppendRowsGpu {
     Halide::Var h{"h"};
-    Halide::RDom at;  // feature, row of x
+    Halide::RDom at;  // feature, row of an item, item
 
     AppendRowsGpu(const Halide::Func& y, const AppendRowsInputs& in)
-        : at({{0, in.features}, {0, in.x_rows}}, "at") {
+        : at({{0, in.features}, {0, in.seq}, {0, in.counts.dim(0).extent()}}, "at") {
         using namespace Halide;
-        const Expr row = at[1], item_count = in.counts.dim(0).extent();
-        Expr item = clamp(row / in.seq, 0, item_count - 1);
-        Expr key = element_of(in.held, {item}) + row % in.seq;
-        at.where(row / in.seq < item_count && key < element_of(in.counts, {item}));
+        const Expr item = at[2];
+        Expr key = element_of(in.held, {item}) + at[1];
+        at.where(key < element_of(in.counts, {item}));
+        Expr row = clamp(element_of(in.first_rows, {item}) + at[1], 0, in.x_rows - 1);
         const Var d("d"), n("n");
         y(d, n, h) = undef<float>();
         y(at[0], row_of_run(in.key_runs, key, 0, item, in.y_rows), h) = in.x(at[0], row, h);

@@ -82,19 +82,22 @@ public:
 
 class AppendRows : public GpuGenerator<AppendRows> {
 public:
-    Input<Buffer<float, 3>> x{"x"};                  // (d, m, h)
-    Input<Buffer<int32_t, 1>> held{"held"};          // (b)
-    Input<Buffer<int32_t, 1>> counts{"counts"};      // (b)
-    Input<Buffer<int32_t, 2>> key_runs{"key_runs"};  // (r, b)
+    Input<Buffer<float, 3>> x{"x"};                      // (d, m, h)
+    Input<Buffer<int32_t, 1>> first_rows{"first_rows"};  // (b)
+    Input<Buffer<int32_t, 1>> held{"held"};              // (b)
+    Input<Buffer<int32_t, 1>> counts{"counts"};          // (b)
+    Input<Buffer<int32_t, 2>> key_runs{"key_runs"};      // (r, b)
     Input<int32_t> seq{"seq"};
     Output<Buffer<float, 3>> y{"y"};  // (d, n, h)
 
     void generate() {
         from_zero(x);
+        any_strides(first_rows);
         from_zero(held);
         from_zero(counts);
         from_zero(key_runs);
         from_zero(y);
+        first_rows.dim(0).set_bounds(0, counts.dim(0).extent());
         held.dim(0).set_bounds(0, counts.dim(0).extent());
         key_runs.dim(1).set_bounds(0, counts.dim(0).extent());
         y.dim(0).set_bounds(0, x.dim(0).extent());
@@ -102,6 +105,7 @@ public:
         const AppendRowsGpu stage(y, {.x = x,
                                       .features = x.dim(0).extent(),
                                       .x_rows = x.dim(1).extent(),
+                                      .first_rows = first_rows,
                                       .held = held,
                                       .counts = counts,
                                       .key_runs = key_runs,
@@ -113,22 +117,18 @@ public:
 
 class KeepLengths : public GpuGenerator<KeepLengths> {
 public:
-    Input<Buffer<int32_t, 1>> counts{"counts"};                         // (b)
-    Input<Buffer<int32_t, 1>> cache_slots{"cache_slots"};               // (b)
-    Input<int32_t> capacity{"capacity"};                                // of a ring, else 0
-    Output<Buffer<int32_t, 1>> cache_lengths_out{"cache_lengths_out"};  // (n)
-    Output<Buffer<int32_t, 1>> first_held{"first_held"};                // (n)
+    Input<Buffer<int32_t, 1>> counts{"counts"};            // (b)
+    Input<Buffer<int32_t, 1>> cache_slots{"cache_slots"};  // (b)
+    Input<int32_t> capacity{"capacity"};                   // of a ring, else 0
+    Output<Buffer<int32_t, 1>> kept{"kept"};               // (n)
 
     void generate() {
         from_zero(counts);
         from_zero(cache_slots);
         cache_slots.dim(0).set_bounds(0, counts.dim(0).extent());
-        from_zero(cache_lengths_out);
-        from_zero(first_held);
-        const Expr slots = cache_lengths_out.dim(0).extent();
-        first_held.dim(0).set_bounds(0, slots);
-        const KeepLengthsGpu stage(cache_lengths_out, first_held, counts, cache_slots, slots, capacity);
-        schedule_keep_lengths_gpu(stage, cache_lengths_out, first_held);
+        from_zero(kept);
+        const KeepLengthsGpu stage(kept, counts, cache_slots, kept.dim(0).extent(), capacity);
+        schedule_keep_lengths_gpu(stage, kept);
     }
 };
 

@@ -72,7 +72,7 @@ private:
         copy.to_pitch = static_cast<size_t>(to.pitch);
         copy.width = static_cast<size_t>(extent.bytes);
         copy.height = static_cast<size_t>(extent.rows);
-        ATTNC_CUDA_TRY(error_, part_.driver, Memcpy2DAsync_v2, (&copy, nullptr));
+        ATTNC_CUDA_TRY(error_, part_.driver, Memcpy2DUnaligned_v2, (&copy));
         return ATTNC_OK;
     }
 

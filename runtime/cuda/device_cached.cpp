@@ -1,4 +1,4 @@
-// A wave's part in a cache: its items' keys before and after, where they lie, and the new ones.
+// A call's part in a cache: its items' keys before and after, where those of a wave lie, and the new ones.
 #include "runtime/arithmetic.h"
 #include "runtime/cuda/device_cache.h"
 #include "runtime/cuda/device_wave.h"
@@ -8,19 +8,13 @@ namespace {
 
 bool is_paged(const DeviceWave& w) { return w.request.cache.cache->is(ATTNC_CACHE_PAGED); }
 
-// Items have the slots of their numbers where the call names none: kernels count items from the wave's first, and slots too.
-int64_t first_slot(const DeviceWave& w) { return is_paged(w) || w.request.cache.slots.present ? 0 : w.first; }
-int64_t slot_count(const DeviceWave& w) {
-    return is_paged(w) ? w.items : w.request.cache.cache->slots - first_slot(w);
-}
-
-Buffer<1> table_buffer(const DeviceWave& w, int64_t offset) {
-    return Buffer<1>(on_device(w.at<int32_t>(offset)), kInt32, {{w.items, 1}});
+Buffer<1> table_buffer(const DeviceWave& w, const int32_t* table) {
+    return Buffer<1>(on_device(table), kInt32, {{w.items, 1}});
 }
 // A number of each slot in the cache's memory.
 Buffer<1> slots_buffer(const DeviceWave& w, int64_t offset) {
-    return Buffer<1>(on_device(in_cache<int32_t>(*w.request.cache.cache, offset) + first_slot(w)), kInt32,
-                     {{slot_count(w), 1}});
+    const attnc_cache& cache = *w.request.cache.cache;
+    return Buffer<1>(on_device(in_cache<int32_t>(cache, offset)), kInt32, {{cache.slots, 1}});
 }
 Buffer<1> numbers_buffer(const DeviceWave& w, const ItemNumbers& table) {
     const DeviceWave::Numbers numbers = w.numbers(table);
@@ -49,9 +43,9 @@ Places places_of(const DeviceWave& w) {
 
 struct Runs {
     const ItemTable& table;
-    int64_t counts;  // offset
-    int64_t runs;    // of an item
-    int64_t to;      // offset
+    const int32_t* counts;
+    int64_t runs;  // of an item
+    int64_t to;    // offset
 };
 
 attnc_status fill_runs(const DeviceWave& w, const Places& places, const Runs& runs) {
@@ -60,7 +54,7 @@ attnc_status fill_runs(const DeviceWave& w, const Places& places, const Runs& ru
     Buffer<2> items(on_device(w.at<int32_t>(runs.table.items)), kInt32,
                     {{ATTNC_ITEM_COLUMNS, 1}, {w.items, ATTNC_ITEM_COLUMNS}});
     Buffer<1> counts = table_buffer(w, runs.counts);
-    Buffer<1> slots = table_buffer(w, w.plan.cached ? w.plan.slots : runs.counts);
+    Buffer<1> slots = table_buffer(w, w.plan.cached ? w.cached(w.plan.slots) : runs.counts);
     const int32_t* table =
         paged ? cache.table + w.first * cache.table_stride : static_cast<const int32_t*>(w.layer.anything());
     Buffer<2> block_table(on_device(table), kInt32,
@@ -89,17 +83,23 @@ struct Planes {
 
 attnc_status append(const DeviceWave& w, const Planes& planes, const CacheRows& cache, int64_t head,
                     int64_t heads) {
-    const int64_t width = planes.width, rows = w.keys.rows(), plane = cache.plane_rows * width;
+    const int64_t width = planes.width, rows = w.keys.rows(), plane = cache.rows * width;
+    const ItemTable& table = w.plan.counts_apart ? w.plan.fresh : w.plan.call;
+    const int32_t* first =
+        w.at<int32_t>(table.items) + (w.plan.counts_apart ? ATTNC_ITEM_KEY_ROW : ATTNC_ITEM_QUERY_ROW);
     Buffer<3> x(on_device(planes.from + head * rows * width), kFloat32,
                 {{width, 1}, {rows, width}, {heads, rows * width}});
     Buffer<3> y(on_device(planes.to + head * plane), kFloat32,
                 {{width, 1}, {cache.rows, width}, {heads, plane}});
-    Buffer<1> held = table_buffer(w, w.plan.held), counts = table_buffer(w, w.plan.counts);
+    Buffer<1> first_rows(on_device(first), kInt32, {{w.items, ATTNC_ITEM_COLUMNS}});
+    Buffer<1> held = table_buffer(w, w.cached(w.plan.held)),
+              counts = table_buffer(w, w.cached(w.plan.counts));
     Buffer<2> key_runs(on_device(w.at<int32_t>(w.plan.key_runs)), kInt32,
                        {{w.plan.runs, 1}, {w.items, w.plan.runs}});
-    const auto seq = static_cast<int32_t>(w.keys.seq);
+    const auto seq = static_cast<int32_t>(w.request.seq_new);
     DeviceCall call;
     call.set(ATTNC_DEVICE_ARGUMENT_INPUT, x);
+    call.set(ATTNC_DEVICE_ARGUMENT_FIRST_ROWS, first_rows);
     call.set(ATTNC_DEVICE_ARGUMENT_HELD, held);
     call.set(ATTNC_DEVICE_ARGUMENT_COUNTS, counts);
     call.set(ATTNC_DEVICE_ARGUMENT_KEY_RUNS, key_runs);
@@ -108,32 +108,44 @@ attnc_status append(const DeviceWave& w, const Planes& planes, const CacheRows& 
     return w.run(ATTNC_DEVICE_KERNEL_APPEND_ROWS, call);
 }
 
-}  // namespace
-
-CacheRows cache_rows(const DeviceWave& w) {
-    const attnc_cache& cache = *w.request.cache.cache;
-    const int64_t row = first_slot(w) * cache.slot_rows;
-    return {in_cache<float>(cache, cache.k) + row * cache.qk_width,
-            in_cache<float>(cache, cache.v) + row * cache.v_width, cache.rows - row, cache.rows};
+// A number of the items' slots, as the call leaves it: the lengths, or what a ring of so many rows then still holds.
+attnc_status keep(const DeviceWave& w, int64_t offset, int64_t ring) {
+    Buffer<1> counts = table_buffer(w, w.cached(w.plan.counts)),
+              slots = table_buffer(w, w.cached(w.plan.slots));
+    Buffer<1> kept = slots_buffer(w, offset);
+    const auto capacity = static_cast<int32_t>(ring);
+    DeviceCall call;
+    call.set(ATTNC_DEVICE_ARGUMENT_COUNTS, counts);
+    call.set(ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS, slots);
+    call.set(ATTNC_DEVICE_ARGUMENT_CAPACITY, capacity);
+    call.set(ATTNC_DEVICE_ARGUMENT_KEPT, kept);
+    return w.run(ATTNC_DEVICE_KERNEL_KEEP_LENGTHS, call);
 }
 
-attnc_status fill_cache(const DeviceWave& w) {
+attnc_status fill_counts(const DeviceWave& w) {
     const Request& r = w.request;
     const CallCache& cache = r.cache;
+    const bool paged = is_paged(w), ring = cache.cache->is(ATTNC_CACHE_RING);
+    // Of packed items the device has found out how many keys each brings.
+    const bool found = w.plan.packed && w.plan.appends;
     int32_t given = 0;
     if (cache.slots.present) given |= ATTNC_GIVEN_CACHE_SLOTS;
-    if (r.key_lengths.present) given |= ATTNC_GIVEN_KEY_LENGTHS;
-    if (is_paged(w)) given |= ATTNC_GIVEN_PAGED;
+    if (found || r.key_lengths.present) given |= ATTNC_GIVEN_KEY_LENGTHS;
+    if (paged) given |= ATTNC_GIVEN_PAGED;
     Buffer<1> lengths =
-        is_paged(w) ? numbers_buffer(w, cache.paged_lengths) : slots_buffer(w, cache.cache->lengths);
-    Buffer<1> slots_in = numbers_buffer(w, cache.slots), key_lengths = numbers_buffer(w, r.key_lengths);
-    Buffer<1> held = table_buffer(w, w.plan.held), counts = table_buffer(w, w.plan.counts);
-    Buffer<1> slots_out = table_buffer(w, w.plan.slots);
-    // Of a ring there is always room.
-    const int64_t room = cache.cache->is(ATTNC_CACHE_RING) ? r.seq_kv : cache.room();
-    const auto seq = static_cast<int32_t>(w.plan.appends ? r.seq_new : 0);
+        paged ? numbers_buffer(w, cache.paged_lengths) : slots_buffer(w, cache.cache->lengths);
+    Buffer<1> slots_in = numbers_buffer(w, cache.slots);
+    Buffer<1> key_lengths =
+        found ? table_buffer(w, w.at<int32_t>(w.plan.fresh.key_counts)) : numbers_buffer(w, r.key_lengths);
+    Buffer<1> held = table_buffer(w, w.cached(w.plan.held)),
+              counts = table_buffer(w, w.cached(w.plan.counts));
+    Buffer<1> slots_out = table_buffer(w, w.cached(w.plan.slots));
+    // Of a ring there is always room, but not for more at once than it has rows.
+    const int64_t room = ring ? r.seq_kv : cache.room();
+    const int64_t brought = ring ? least(r.seq_new, cache.cache->capacity) : r.seq_new;
+    const auto seq = static_cast<int32_t>(w.plan.appends ? brought : 0);
     const auto max_keys = static_cast<int32_t>(least(r.seq_kv, room));
-    const auto slots = static_cast<int32_t>(slot_count(w));
+    const auto slots = static_cast<int32_t>(paged ? w.items : cache.cache->slots);
     DeviceCall call;
     call.set(ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS, lengths);
     call.set(ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS, slots_in);
@@ -148,20 +160,41 @@ attnc_status fill_cache(const DeviceWave& w) {
     return w.run(ATTNC_DEVICE_KERNEL_FILL_CACHE, call);
 }
 
+}  // namespace
+
+CacheRows cache_rows(const DeviceWave& w) {
+    const attnc_cache& cache = *w.request.cache.cache;
+    return {in_cache<float>(cache, cache.k), in_cache<float>(cache, cache.v), cache.rows};
+}
+
+attnc_status begin_cached(const DeviceWave& w) {
+    if (!w.plan.cached) return ATTNC_OK;
+    if (w.plan.packed && w.plan.appends) ATTNC_TRY(fill_new_keys(w));
+    ATTNC_TRY(fill_counts(w));
+    const attnc_cache& cache = *w.request.cache.cache;
+    if (!w.plan.appends || !cache.is(ATTNC_CACHE_RING)) return ATTNC_OK;
+    return keep(w, cache.first_held, cache.capacity);
+}
+
+attnc_status end_cached(const DeviceWave& w) {
+    if (!w.plan.appends || is_paged(w)) return ATTNC_OK;
+    return keep(w, w.request.cache.cache->lengths, 0);
+}
+
 attnc_status fill_key_runs(const DeviceWave& w) {
     const DevicePlan& plan = w.plan;
     if (plan.runs == 0) return ATTNC_OK;
-    const int64_t counts = plan.cached ? plan.counts : plan.call.key_counts;
+    const int32_t* counts = plan.cached ? w.cached(plan.counts) : w.at<int32_t>(plan.call.key_counts);
     ATTNC_TRY(fill_runs(w, places_of(w), {plan.call, counts, plan.runs, plan.key_runs}));
     if (w.layer.appended == 0 || !plan.attends) return ATTNC_OK;
-    return fill_runs(w, {}, {plan.appended, plan.appended.key_counts, 1, plan.appended_runs});
+    return fill_runs(w, {}, {plan.appended, w.at<int32_t>(plan.appended.key_counts), 1, plan.appended_runs});
 }
 
 attnc_status append_keys(const DeviceWave& w) {
     if (!w.plan.appends) return ATTNC_OK;
     const CacheRows cache = cache_rows(w);
     const int64_t all = w.layer.config.num_kv_heads, step = w.plan.launch_heads / w.layer.group();
-    const int64_t width = w.layer.qk_width, plane = cache.plane_rows * width;
+    const int64_t width = w.layer.qk_width, plane = cache.rows * width;
     // K's and V's planes that follow each other are those of twice as many heads.
     const bool joined = width == w.layer.v_width && w.v == w.k + all * w.keys.rows() * width &&
                         cache.v == cache.k + all * plane && fits(2 * all, plane, kFloat);
@@ -172,21 +205,6 @@ attnc_status append_keys(const DeviceWave& w) {
         ATTNC_TRY(append(w, {w.v, cache.v, w.layer.v_width}, cache, head, heads));
     }
     return ATTNC_OK;
-}
-
-attnc_status keep_lengths(const DeviceWave& w) {
-    if (!w.plan.appends || is_paged(w)) return ATTNC_OK;
-    const attnc_cache& cache = *w.request.cache.cache;
-    Buffer<1> counts = table_buffer(w, w.plan.counts), slots = table_buffer(w, w.plan.slots);
-    Buffer<1> lengths = slots_buffer(w, cache.lengths), first_held = slots_buffer(w, cache.first_held);
-    const auto capacity = static_cast<int32_t>(cache.is(ATTNC_CACHE_RING) ? cache.capacity : 0);
-    DeviceCall call;
-    call.set(ATTNC_DEVICE_ARGUMENT_COUNTS, counts);
-    call.set(ATTNC_DEVICE_ARGUMENT_CACHE_SLOTS, slots);
-    call.set(ATTNC_DEVICE_ARGUMENT_CAPACITY, capacity);
-    call.set(ATTNC_DEVICE_ARGUMENT_CACHE_LENGTHS_OUT, lengths);
-    call.set(ATTNC_DEVICE_ARGUMENT_FIRST_HELD, first_held);
-    return w.run(ATTNC_DEVICE_KERNEL_KEEP_LENGTHS, call);
 }
 
 }  // namespace attnc::cuda

@@ -20,19 +20,24 @@ attnc_status run_wave(DeviceWave& wave) {
         ATTNC_TRY(write_pairs(wave));
         ATTNC_TRY(write_output(wave));
     }
-    return keep_lengths(wave);
+    return ATTNC_OK;
 }
 
 attnc_status run_waves(attnc_error* error, const DeviceLayer& layer, const Request& request,
                        const DevicePlan& plan, const attnc_run& run) {
     if (plan.bytes == 0) return ATTNC_OK;
     return in_context(error, layer.driver, layer.context, [&] {
+        const auto wave_from = [&](int64_t first) {
+            return begin_wave(error, layer, request, plan, run.workspace, stream_of(run.stream), first);
+        };
+        DeviceWave all = wave_from(0);
+        all.items = request.batch;
+        ATTNC_TRY(begin_cached(all));
         for (int64_t first = 0; first < request.batch; first += plan.wave_items) {
-            DeviceWave wave =
-                begin_wave(error, layer, request, plan, run.workspace, stream_of(run.stream), first);
+            DeviceWave wave = wave_from(first);
             ATTNC_TRY(run_wave(wave));
         }
-        return ATTNC_OK;
+        return end_cached(all);
     });
 }
 

@@ -79,7 +79,7 @@ attnc_status make_angles(const DeviceWave& w, const TokenRows& t, const RowNumbe
     // In a cache rows go on where the item's keys ended.
     const bool behind = w.plan.cached && !offsets.present;
     const DeviceWave::Numbers from =
-        behind ? DeviceWave::Numbers{w.at<int32_t>(w.plan.held), 1} : w.numbers(offsets);
+        behind ? DeviceWave::Numbers{w.cached(w.plan.held), 1} : w.numbers(offsets);
     Buffer<1> item_offsets(on_device(from.data), kInt32, {{t.items, from.stride}});
     const bool counted = (offsets.present || behind) && !positions.present;
     const int32_t given =

@@ -80,13 +80,12 @@ attnc_status fill_queries(const DeviceWave& w) {
     const auto seq_q = static_cast<int32_t>(r.seq_q), seq_kv = static_cast<int32_t>(r.seq_kv);
     Filling call = {given_by(r), seq_q, seq_kv, diagonal_of(r.causal)};
     if (w.plan.cached) {
-        call.given |= ATTNC_GIVEN_KEY_LENGTHS;
-        call.key_counts = w.at<int32_t>(w.plan.counts);
+        call.given = (call.given & ~ATTNC_GIVEN_KEY_STARTS) | ATTNC_GIVEN_KEY_LENGTHS;
+        call.key_counts = w.cached(w.plan.counts);
     }
     call.window_left = window(ATTNC_WINDOW_LEFT, layer.window_left);
     if (r.causal == ATTNC_CAUSAL_NONE) call.window_right = window(ATTNC_WINDOW_RIGHT, layer.window_right);
     ATTNC_TRY(fill(w, w.plan.call, w.items, call));
-    if (w.plan.packed) ATTNC_TRY(fill(w, w.plan.all, 1, {0, seq_q, seq_kv}));
     if (w.plan.opens) {
         Filling open = {call.given & ~ATTNC_GIVEN_CAUSAL_OFFSETS, seq_q, seq_kv};
         open.key_counts = call.key_counts;
@@ -105,9 +104,10 @@ DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Reques
     const int64_t items = least(r.batch - first, plan.wave_items);
     const ItemTable& table = plan.packed ? plan.all : plan.call;
     // Without a table of their own, as many new keys count as queries.
-    const int64_t new_counts = plan.counts_apart ? plan.fresh.key_counts
-                               : plan.cached     ? table.query_counts
-                                                 : table.key_counts;
+    const int64_t new_counts = plan.packed         ? plan.all.key_counts
+                               : plan.counts_apart ? plan.fresh.key_counts
+                               : plan.cached       ? table.query_counts
+                                                   : table.key_counts;
     const auto rows = [&](int64_t seq, int64_t total, int64_t counts) {
         const auto* at = reinterpret_cast<const int32_t*>(bytes + counts);
         return plan.packed ? TokenRows{1, total, at} : TokenRows{items, seq, at};
@@ -133,13 +133,18 @@ attnc_status fill_whole_items(const DeviceWave& w, int64_t rows) {
 
 attnc_status fill_tables(const DeviceWave& w) {
     const DevicePlan& plan = w.plan;
-    if (plan.cached) ATTNC_TRY(fill_cache(w));
+    const auto seq_q = static_cast<int32_t>(w.request.seq_q),
+               seq_new = static_cast<int32_t>(w.request.seq_new);
+    if (plan.packed) ATTNC_TRY(fill(w, plan.all, 1, {0, seq_q, seq_new}));
     if (plan.attends) ATTNC_TRY(fill_queries(w));
-    if (plan.counts_apart) {
-        const auto seq_new = static_cast<int32_t>(w.request.seq_new);
-        ATTNC_TRY(fill(w, plan.fresh, w.items, {given_by(w.request) & ATTNC_GIVEN_KEY_LENGTHS, 1, seq_new}));
-    }
+    if (plan.counts_apart && !plan.packed) ATTNC_TRY(fill_new_keys(w));
     return fill_key_runs(w);
+}
+
+attnc_status fill_new_keys(const DeviceWave& w) {
+    constexpr int32_t kKeys = ATTNC_GIVEN_KEY_LENGTHS | ATTNC_GIVEN_KEY_STARTS;
+    return fill(w, w.plan.fresh, w.items,
+                {given_by(w.request) & kKeys, 1, static_cast<int32_t>(w.request.seq_new)});
 }
 
 }  // namespace attnc::cuda

@@ -51,16 +51,15 @@ int64_t kv_heads(const DeviceWave& w, const Slice& s) { return most(s.heads / w.
 
 Keys call_keys(const DeviceWave& w) {
     const int64_t qk = w.layer.qk_width, v = w.layer.v_width, rows = most(w.keys.rows(), 1);
-    const CacheRows at =
-        w.plan.cached ? cache_rows(w) : CacheRows{.k = w.k, .v = w.v, .rows = rows, .plane_rows = rows};
+    const CacheRows at = w.plan.cached ? cache_rows(w) : CacheRows{.k = w.k, .v = w.v, .rows = rows};
     return {.table = w.plan.call,
             .k = at.k,
             .v = at.v,
             .rows = at.rows,
             .k_row = qk,
             .v_row = v,
-            .k_plane = at.plane_rows * qk,
-            .v_plane = at.plane_rows * v,
+            .k_plane = at.rows * qk,
+            .v_plane = at.rows * v,
             .seq = most(w.request.seq_kv, 1),
             .flags = w.plan.mask_flags,
             .key_runs = w.at<int32_t>(w.plan.key_runs),

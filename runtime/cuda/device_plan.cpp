@@ -41,7 +41,7 @@ attnc_status lay_out(attnc_error* error, const DeviceLayer& layer, DevicePlan& p
     if (plan.counts_apart) plan.fresh = take_table(carver, plan.wave_items);
     if (plan.cached) {
         for (int64_t* offset : {&plan.held, &plan.counts, &plan.slots})
-            *offset = carver.take(kInt, {plan.wave_items});
+            *offset = carver.take(kInt, {plan.batch});
     }
     if (plan.run_count > 0) {
         plan.key_runs = carver.take(kInt, {plan.run_count});
@@ -84,10 +84,12 @@ int32_t flags_of(const DeviceLayer& layer, const Request& r) {
     return flags;
 }
 
-// What a device can't do yet.
-attnc_status check_supported(attnc_error* error, const Request& r) {
-    if (!r.cache || (!r.query_starts.present && !r.key_starts.present)) return ATTNC_OK;
-    return fail(error, ATTNC_NOT_SUPPORTED, {"cache is given, but packed batches on a device have none"});
+// Of a call with a cache all items' numbers are in one table, and those of the caller may be int64.
+attnc_status check_batch(attnc_error* error, const DevicePlan& plan) {
+    constexpr int64_t kWide = sizeof(int64_t);
+    if (!plan.cached || plan.batch <= kMaxSpan / kWide) return ATTNC_OK;
+    return fail(error, ATTNC_TOO_LARGE,
+                {"batch is ", plan.batch, ", in a call with a cache on a device at most ", kMaxSpan / kWide});
 }
 
 // Rows and heads of an item's tokens, or of its outputs, within what a kernel's buffer can span.
@@ -271,10 +273,11 @@ attnc_status plan_packed(attnc_error* error, const DeviceLayer& layer, const Req
                      kRunBytes});
     }
     // Each item has blocks of threads for all rows.
-    const int64_t blocks = product(r.batch, divide_up(r.seq_q, layer.entry->layout.tile_q));
+    const int64_t rows = most(r.seq_q, r.seq_new);
+    const int64_t blocks = product(r.batch, divide_up(rows, layer.entry->layout.tile_q));
     if (blocks <= INT32_MAX) return ATTNC_OK;
     return fail(error, ATTNC_TOO_LARGE,
-                {"a packed batch has ", r.batch, " items and ", r.total_q,
+                {"a packed batch has ", r.batch, " items and ", rows,
                  " rows, more than a device can launch at once"});
 }
 
@@ -321,11 +324,12 @@ bool same_counts(const Request& r) {
 
 // Where the keys lie, and by what attention finds them.
 void choose_keys(const DeviceLayer& layer, const Request& r, DevicePlan& plan) {
-    plan.packed = r.query_starts.present;
+    plan.batch = r.batch;
+    plan.packed = r.query_starts.present || r.key_starts.present;
     plan.attends = r.seq_q > 0;
     plan.cached = r.cache && r.seq_kv > 0;
     plan.appends = plan.cached && r.cache.appends && r.seq_new > 0;
-    plan.counts_apart = plan.appends && !same_counts(r);
+    plan.counts_apart = plan.appends && (plan.packed || !same_counts(r));
     if (layer.has(ATTNC_CONFIG_CACHE)) plan.runs = divide_up(most(r.seq_kv, 1), kRunKeys);
     plan.launch_heads = layer.config.num_heads;
     if (!plan.cached) return;
@@ -370,12 +374,12 @@ bool fits(int64_t count, int64_t stride, int64_t size) {
 attnc_status plan_device_call(attnc_error* error, const DeviceLayer& layer, const Request& r,
                               DevicePlan* plan) {
     *plan = {};
-    ATTNC_TRY(check_supported(error, r));
     choose_keys(layer, r, *plan);
     if (r.batch == 0 || (!plan->attends && !plan->appends)) {
         *plan = {};
         return ATTNC_OK;
     }
+    ATTNC_TRY(check_batch(error, *plan));
     if (plan->attends) choose_steps(layer, r, *plan);
     if (plan->packed) {
         ATTNC_TRY(plan_packed(error, layer, r, *plan));
@@ -399,6 +403,7 @@ attnc_status plan_device_bound(attnc_error* error, const DeviceLayer& layer, con
         return least(product(limits.max_batch, seq), most(wave_rows(layer), least(seq, layer.max_rows)));
     };
     plan->packed = true;
+    plan->batch = limits.max_batch;
     plan->wave_items = least(limits.max_batch, kMaxGrid);
     plan->rows_q = rows(limits.max_seq_q);
     plan->rows_kv = rows(limits.max_seq_kv);

@@ -24,7 +24,7 @@ struct DevicePlan {
     bool attends = false;       // there are queries; else a cache grows and that is all
     bool cached = false;        // the call's keys lie in a cache
     bool appends = false;       // new ones go there
-    bool counts_apart = false;  // of new keys, which can't be those of the queries
+    bool counts_apart = false;  // of new keys, which can't be those of the queries, or of packed ones
     int32_t mask_flags = 0;     // ATTNC_MASK_* of the call's keys
     bool decodes = false;       // few queries: attend_decode
     bool guards = false;        // something may be dropped within a block of keys
@@ -32,7 +32,8 @@ struct DevicePlan {
     bool opens = false;         // scores of keys that the call's diagonal or window drops
     bool averages = false;      // probabilities are averaged
     bool owns_probs = false;    // that nobody asked for before
-    int64_t wave_items = 0;     // items that are in the workspace at a time
+    int64_t batch = 0;          // items of the call
+    int64_t wave_items = 0;     // those that are in the workspace at a time
     int64_t splits = 1;         // of the call's keys
     int64_t parts = 1;          // splits, and each appended key
     int64_t pair_items =
@@ -61,7 +62,7 @@ struct DevicePlan {
     ItemTable appended;  // an appended key for each item
     ItemTable open;      // without diagonal and window
     ItemTable fresh;     // of new keys, where counts_apart
-    // Of a cache's items int32_t[items] each: keys before and after the call, and slots.
+    // Of a call with a cache int32_t[batch] each: keys before and after the call, and slots.
     int64_t held = kNowhere, counts = kNowhere, slots = kNowhere;
     int64_t key_runs = kNowhere;       // int32_t[items][runs]
     int64_t appended_runs = kNowhere;  // int32_t[items], of an appended key

@@ -140,11 +140,16 @@ struct PackedSide {
     int32_t* positions;
 };
 attnc_status fill_positions(const DeviceWave& w, const TokenRows& t, const PackedSide& side) {
-    const DeviceWave::Numbers first = w.numbers(side.starts), offset = w.numbers(w.request.position_offsets);
+    // In a cache rows go on where the item's keys ended.
+    const ItemNumbers& offsets_given = w.request.position_offsets;
+    const bool behind = w.plan.cached && !offsets_given.present;
+    const DeviceWave::Numbers first = w.numbers(side.starts);
+    const DeviceWave::Numbers offset =
+        behind ? DeviceWave::Numbers{w.cached(w.plan.held), 1} : w.numbers(offsets_given);
     Buffer<1> starts(on_device(first.data), kInt32, {{w.items + 1, first.stride}});
     Buffer<1> offsets(on_device(offset.data), kInt32, {{w.items, offset.stride}});
     Buffer<1> positions(on_device(side.positions), kInt32, {{t.rows(), 1}});
-    const int32_t given = w.request.position_offsets.present ? ATTNC_GIVEN_POSITION_OFFSETS : 0;
+    const int32_t given = behind || offsets_given.present ? ATTNC_GIVEN_POSITION_OFFSETS : 0;
     const auto seq = static_cast<int32_t>(side.seq);
     DeviceCall call;
     call.set(ATTNC_DEVICE_ARGUMENT_STARTS, starts);
@@ -182,7 +187,7 @@ attnc_status change_heads(const DeviceWave& w) {
     if (!has_keys) return ATTNC_OK;
     if (same_rows(w)) return rotate_planes(w, k, q_angles);
     const Angles k_angles = {w.at<float>(w.plan.k_angles), layer.rotary.pairs, k.rows};
-    const PackedSide side = {r.key_starts, r.seq_kv, w.at<int32_t>(w.plan.k_positions)};
+    const PackedSide side = {r.key_starts, r.seq_new, w.at<int32_t>(w.plan.k_positions)};
     ATTNC_TRY(make_side_angles(w, w.keys, r.key_positions, side, k_angles));
     return rotate_planes(w, k, k_angles);
 }

@@ -38,6 +38,8 @@ struct DeviceWave {
         moved.data = static_cast<const unsigned char*>(view.data) + first * view.batch_stride * size;
         return moved;
     }
+    // A table of all items of a call with a cache, from the wave's first item on.
+    int32_t* cached(int64_t offset) const { return at<int32_t>(offset) + first; }
     // int32 numbers of a table of the call, whose first is that of item `first`; not given: any.
     struct Numbers {
         const void* data;
@@ -50,17 +52,22 @@ struct DeviceWave {
     }
 };
 
-// Items first .. of the batch, as many as the workspace holds.
+// Items first .. of the batch, as many as the workspace holds. A call begins and ends with all of them.
 DeviceWave begin_wave(attnc_error* error, const DeviceLayer& layer, const Request& request,
                       const DevicePlan& plan, void* workspace, Stream stream, int64_t first);
 
 attnc_status fill_tables(const DeviceWave& wave);
 
+// The new keys of items, where their counts are apart from those of the queries.
+attnc_status fill_new_keys(const DeviceWave& wave);
+
 // The call's table for items of `rows` queries, all of which count, and no keys.
 attnc_status fill_whole_items(const DeviceWave& wave, int64_t rows);
 
-// What kernels know of the cache's items: keys before and after the call, and slots.
-attnc_status fill_cache(const DeviceWave& wave);
+// Of all items of a call. In front: the tables of its cache, and that a ring won't hold what the call overwrites, which stays
+// true after a failure. At the end: lengths grow.
+attnc_status begin_cached(const DeviceWave& call);
+attnc_status end_cached(const DeviceWave& call);
 
 // Where the items' keys lie, and appended ones, of a library with cache; behind all other tables.
 attnc_status fill_key_runs(const DeviceWave& wave);
@@ -71,14 +78,13 @@ attnc_status make_masks(const DeviceWave& wave);
 // Q, K and V as attention reads them: projected or split into heads, normalised, rotated.
 attnc_status project_tokens(DeviceWave& wave);
 
-// New keys and values into the cache. After everything else: the slots' lengths.
+// New keys and values into the cache.
 attnc_status append_keys(const DeviceWave& wave);
-attnc_status keep_lengths(const DeviceWave& wave);
 
-// K and V of the cache, from the wave's first slot on: planes of so many rows that lie `plane_rows` apart.
+// K and V of the cache: planes of so many rows.
 struct CacheRows {
     const float *k, *v;
-    int64_t rows, plane_rows;
+    int64_t rows;
 };
 CacheRows cache_rows(const DeviceWave& wave);
 

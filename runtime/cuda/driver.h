@@ -26,7 +26,8 @@ inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr int kSharedBytesOptIn = 97;      // the most of a block of threads that asks for it
 inline constexpr int kMaxDynamicSharedBytes = 8;  // of cuFuncSetAttribute
 
-// CUDA_MEMCPY2D: rows of so many bytes, a pitch from each other.
+// CUDA_MEMCPY2D: rows of so many bytes, a pitch from each other. cuMemcpy2D and its asynchronous form may refuse copies within
+// the device whose pitches aren't cuMemAllocPitch's; cuMemcpy2DUnaligned takes any.
 struct Copy2D {
     size_t from_x, from_y;
     int from_type;  // kHostMemory, kDeviceMemory
@@ -61,7 +62,7 @@ inline constexpr int kHostMemory = 1, kDeviceMemory = 2;
     X(MemFree_v2, (Address address))                                                                         \
     X(MemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, Stream stream))                       \
     X(MemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, Stream stream))                             \
-    X(Memcpy2DAsync_v2, (const Copy2D* copy, Stream stream))                                                 \
+    X(Memcpy2DUnaligned_v2, (const Copy2D* copy))                                                            \
     X(MemsetD8Async, (Address to, unsigned char value, size_t bytes, Stream stream))                         \
     X(StreamSynchronize, (Stream stream))                                                                    \
     X(ModuleLoadDataEx,                                                                                      \

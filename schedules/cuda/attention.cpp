@@ -1,5 +1,7 @@
 #include "schedules/cuda/attention.h"
 
+#include <algorithm>
+
 #include "schedules/cuda/thread_loops.h"
 
 namespace attnc {
@@ -46,6 +48,15 @@ void schedule_queries(AttentionGpu& s, const LoopLevel& level) {
     bound_blocks(s.query_quads, {s.n, s.h, s.z});
 }
 
+// Of a thread's copies, of so many floats each, those whose loads are under way at a time: all that an assembler sees in a row
+// it starts at once, and spills what it then has no registers for, however many there are.
+int copies_at_once(int copies, int floats) {
+    constexpr int kMostFloats = 32;
+    int at_once = std::clamp(kMostFloats / floats, 1, copies);
+    while (copies % at_once != 0) --at_once;
+    return at_once;
+}
+
 // Keys, transposed on their way into shared memory, then the scores of a block.
 void schedule_scores(AttentionGpu& s, const LoopLevel& level, const CudaAttendParams& params) {
     const AttentionGpuTile& tile = s.tile;
@@ -70,7 +81,9 @@ void schedule_scores(AttentionGpu& s, const LoopLevel& level, const CudaAttendPa
     in_registers(s.key_tile, s.scores.func, each, s.v, {s.g, s.d});
 
     const int lanes = s.key_lanes();
-    const Var quad("quad"), thread("thread"), lane("lane");
+    const int groups = copies_at_once(tile.key_groups, kQuad * lanes);
+    const int quads_at_once = copies_at_once(tile.depth / (lanes * threads.y), kQuad * lanes * groups);
+    const Var quad("quad"), quad_step("quad_step"), group_step("group_step"), thread("thread"), lane("lane");
     share(s.key_tile, LoopLevel(s.scores.func, steps.back()));
     bound_blocks(s.key_tile, {s.kb, s.n, s.h, s.z});
     s.key_tile.bound(s.v, 0, kQuad)
@@ -78,8 +91,11 @@ void schedule_scores(AttentionGpu& s, const LoopLevel& level, const CudaAttendPa
         .bound(s.g, 0, tile.key_groups)
         .bound_extent(s.d, tile.depth)
         .split(s.d, quad, lane, lanes)
-        .split(quad, quad, thread, threads.y);
-    thread_loops(s.key_tile, {s.v, lane, s.g, quad}, {}, s.s, thread, {s.kb, s.n, s.h, s.z});
+        .split(quad, quad, thread, threads.y)
+        .split(quad, quad_step, quad, quads_at_once)
+        .split(s.g, group_step, s.g, groups);
+    thread_loops(s.key_tile, {s.v, lane, s.g, quad}, {group_step, quad_step}, s.s, thread,
+                 {s.kb, s.n, s.h, s.z});
     s.key_quads.compute_at(s.key_tile, s.g)
         .store_in(MemoryType::Register)
         .bound_extent(s.e, lanes)
@@ -150,15 +166,17 @@ void schedule_products(AttentionGpu& s, const LoopLevel& level, const CudaAttend
     in_registers(s.weight_tile, s.products.func, each, s.u, {s.c, s.e});
     in_registers(s.value_tile, s.products.func, each, s.v, {s.g, s.j});
 
-    const Var outer_key("outer_key"), thread("thread");
+    const int at_once = copies_at_once(tile.value_keys / threads.y, kQuad * groups);
+    const Var key_step("key_step"), outer_key("outer_key"), thread("thread");
     share(s.value_tile, LoopLevel(s.products.func, steps.back()));
     s.value_tile.bound(s.v, 0, kQuad)
         .bound(s.s, 0, threads.x)
         .bound(s.g, 0, groups)
         .bound_extent(s.j, tile.value_keys)
-        .split(s.j, outer_key, thread, threads.y);
+        .split(s.j, outer_key, thread, threads.y)
+        .split(outer_key, key_step, outer_key, at_once);
     bound_blocks(s.value_tile, {s.kb, s.n, s.h, s.z});
-    thread_loops(s.value_tile, {s.v, s.g, outer_key}, {}, s.s, thread, {s.kb, s.n, s.h, s.z});
+    thread_loops(s.value_tile, {s.v, s.g, outer_key}, {key_step}, s.s, thread, {s.kb, s.n, s.h, s.z});
 }
 
 void schedule_state(AttentionGpu& s, const LoopLevel& level) {

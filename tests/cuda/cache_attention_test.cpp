@@ -390,12 +390,16 @@ public:
         }
         new_k.set_host_dirty();
         new_v.set_host_dirty();
-        EXPECT_EQ(append_rows(new_k, call.held, call.counts, call.key_runs, seq, k), 0);
-        EXPECT_EQ(append_rows(new_v, call.held, call.counts, call.key_runs, seq, v), 0);
+        Table rows;
+        for (int s = 0; s < kSequences; ++s) rows.push_back(s * seq);
+        DeviceTable first_rows(rows, kSequences, false);
+        EXPECT_EQ(append_rows(new_k, first_rows.get(), call.held, call.counts, call.key_runs, seq, k), 0);
+        EXPECT_EQ(append_rows(new_v, first_rows.get(), call.held, call.counts, call.key_runs, seq, v), 0);
         if (kind_.paged()) return;
-        EXPECT_EQ(
-            keep_lengths(call.counts, call.slots, kind_.ring() ? kind_.capacity : 0, lengths_, first_held_),
-            0);
+        if (kind_.ring()) {
+            EXPECT_EQ(keep_lengths(call.counts, call.slots, kind_.capacity, first_held_), 0);
+        }
+        EXPECT_EQ(keep_lengths(call.counts, call.slots, 0, lengths_), 0);
     }
 
     bool holds_all() const { return std::equal(kKeys.begin(), kKeys.end(), std::begin(kept_)); }

@@ -231,29 +231,36 @@ INSTANTIATE_TEST_SUITE_P(Calls, GpuFillRuns, testing::ValuesIn(runs()));
 
 TEST(GpuAppendRows, PutsNewKeysWhereTheyBelongAndNothingElse) {
     ATTNC_SKIP_WITHOUT_OPENCL();
-    constexpr int kFeatures = 48, kHeads = 3, kSeq = 37, kRuns = 9, kCacheRuns = 70;
-    const Table held = {0, 100, 15, 130, 7}, counts = {37, 137, 15, 131, 30};
+    constexpr int kFeatures = 48, kHeads = 3, kSeq = 300, kRuns = 9, kCacheRuns = 70;
+    const Table held = {0, 100, 15, 2, 7}, counts = {37, 137, 15, 140, 30};
     const int items = static_cast<int>(held.size()), cache_rows = kCacheRuns * kRun;
     const Table places = shuffled(kCacheRuns, 5);
     Ints key_runs(std::vector<int>{kRuns, items}), held_table = ints(held), count_table = ints(counts);
     key_runs.for_each_element([&](int r, int b) { key_runs(r, b) = places[at(b * kRuns + r)] * kRun; });
     key_runs.set_host_dirty();
-    // More rows of x than items have, as in a buffer for larger calls.
-    Floats x = random_floats({kFeatures, items * kSeq + 40, kHeads}, 1, 1);
+    // Rows of items in any order, as packed ones may be, with more that no item has; the table is a column of another.
+    const Table first = {160, 0, 40, 200, 90};
+    const halide_dimension_t column[] = {{0, items, ATTNC_ITEM_COLUMNS}};
+    Table all_columns(at(items * ATTNC_ITEM_COLUMNS), -77);
+    for (int b = 0; b < items; ++b) all_columns[at(b * ATTNC_ITEM_COLUMNS)] = first[at(b)];
+    Ints first_rows(all_columns.data(), 1, column);
+    first_rows.set_host_dirty();
+    Floats x = random_floats({kFeatures, 340, kHeads}, 1, 1);
     Floats cache = random_floats({kFeatures, cache_rows, kHeads}, 2, 1), want = cache.copy();
     int appended = 0;
     for (int b = 0; b < items; ++b) {
         for (int key = held[at(b)]; key < counts[at(b)]; ++key, ++appended) {
             const int row = key_runs(key / kRun, b) + key % kRun;
             for (int h = 0; h < kHeads; ++h) {
-                for (int d = 0; d < kFeatures; ++d) want(d, row, h) = x(d, b * kSeq + key - held[at(b)], h);
+                for (int d = 0; d < kFeatures; ++d)
+                    want(d, row, h) = x(d, first[at(b)] + key - held[at(b)], h);
             }
         }
     }
-    ASSERT_EQ(appended, 37 + 37 + 0 + 1 + 23);
+    ASSERT_EQ(appended, 37 + 37 + 0 + 138 + 23);
     x.set_host_dirty();
     cache.set_host_dirty();
-    ASSERT_EQ(append_rows(x, held_table, count_table, key_runs, kSeq, cache), 0);
+    ASSERT_EQ(append_rows(x, first_rows, held_table, count_table, key_runs, kSeq, cache), 0);
     ASSERT_EQ(cache.copy_to_host(), 0);
     EXPECT_TRUE(same_bits(cache, want));
 }
@@ -261,24 +268,19 @@ TEST(GpuAppendRows, PutsNewKeysWhereTheyBelongAndNothingElse) {
 // ---- keep_lengths
 
 void expect_kept(const Table& counts, const Table& slots, int slot_count, int capacity) {
-    const Table lengths = random_table(at(slot_count), 1, 0, 500),
-                first = random_table(at(slot_count), 2, 0, 300);
-    Table want_lengths = lengths, want_first = first;
+    const Table before = random_table(at(slot_count), 1, 0, 500);
+    Table want = before;
     for (size_t b = 0; b < counts.size(); ++b) {
-        want_lengths[at(slots[b])] = counts[b];
-        int32_t& kept = want_first[at(slots[b])];
-        if (capacity > 0) kept = std::max(kept, counts[b] - capacity);
+        int32_t& number = want[at(slots[b])];
+        number = capacity > 0 ? std::max(number, counts[b] - capacity) : counts[b];
     }
-    Ints length_table = ints(lengths), first_table = ints(first), count_table = ints(counts),
-         slot_table = ints(slots);
-    ASSERT_EQ(keep_lengths(count_table, slot_table, capacity, length_table, first_table), 0);
-    ASSERT_EQ(length_table.copy_to_host(), 0);
-    ASSERT_EQ(first_table.copy_to_host(), 0);
-    EXPECT_EQ(Table(length_table.begin(), length_table.end()), want_lengths);
-    EXPECT_EQ(Table(first_table.begin(), first_table.end()), want_first);
+    Ints kept = ints(before), count_table = ints(counts), slot_table = ints(slots);
+    ASSERT_EQ(keep_lengths(count_table, slot_table, capacity, kept), 0);
+    ASSERT_EQ(kept.copy_to_host(), 0);
+    EXPECT_EQ(Table(kept.begin(), kept.end()), want);
 }
 
-TEST(GpuKeepLengths, OfItemsAreThoseOfTheirSlots) {
+TEST(GpuKeepLengths, AreNumbersOfTheItemsSlots) {
     ATTNC_SKIP_WITHOUT_OPENCL();
     for (const int capacity : {0, 96}) {
         expect_kept({0, 500, 96, 97}, {3, 0, 5, 1}, 6, capacity);
@@ -286,15 +288,6 @@ TEST(GpuKeepLengths, OfItemsAreThoseOfTheirSlots) {
         slots.resize(300);
         expect_kept(random_table(300, 3, 0, 900), slots, 310, capacity);
     }
-}
-
-// The host passes what it has where there are no rings.
-TEST(GpuKeepLengths, WithoutARingWritesNothingButLengths) {
-    ATTNC_SKIP_WITHOUT_OPENCL();
-    Ints counts = ints({7, 9}), slots = ints({2, 0}), lengths = ints({1, 2, 3});
-    ASSERT_EQ(keep_lengths(counts, slots, 0, lengths, lengths), 0);
-    ASSERT_EQ(lengths.copy_to_host(), 0);
-    EXPECT_EQ(Table(lengths.begin(), lengths.end()), Table({9, 2, 7}));
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ std::vector<Kernel> cache_kernels() {
             {ATTNC_KERNEL_ATTEND, "d512_h1_hd512_vhd496_f32", "hd512_vhd496_cache", ""},
             {ATTNC_KERNEL_ATTEND, kProblem, kConfig + "_cache", "attend.register_state:0"},
             {ATTNC_KERNEL_ATTEND_GUARDED, kProblem, steps, "attend_masked.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_DECODE, kProblem, steps, "attend_decode.register_state:0"},
             {ATTNC_KERNEL_ATTEND_PROBS, kProblem, steps, "attend_probs.register_state:0"},
             {ATTNC_KERNEL_ATTEND_SCORES, kProblem, steps, "attend_probs.register_state:0"}};
 }
@@ -75,6 +76,32 @@ std::vector<Kernel> race_free_kernels() {
             {ATTNC_KERNEL_ATTEND_GUARDED, kProblem, kConfig, "attend_masked.register_state:0"},
             {ATTNC_KERNEL_ATTEND_PROBS, kProblem, kConfig, "attend_probs.register_state:0"},
             {ATTNC_KERNEL_ATTEND_SCORES, kProblem, kConfig, "attend_probs.register_state:0"}};
+}
+
+// Blocks of many keys with few threads, each of which copies many keys at a time.
+std::vector<Kernel> wide_kernels() {
+    const auto schedule = [](const std::string& layout, const std::string& own) {
+        std::string text = layout;
+        for (const char* kernel : {"attend", "attend_masked", "attend_probs", "attend_decode"}) {
+            for (size_t at = 0; at < own.size();) {
+                const size_t end = std::min(own.find(',', at), own.size());
+                text += std::string(",") + kernel + "." + own.substr(at, end - at);
+                at = end + 1;
+            }
+        }
+        return text;
+    };
+    const std::string sixteen = "threads_x:16,tile_kv:128,split_kv:512", four = "threads_y:4,";
+    return {{ATTNC_KERNEL_ATTEND, kProblem, kConfig,
+             schedule(sixteen, four + "depth:32,value_keys:32,unroll:16")},
+            {ATTNC_KERNEL_ATTEND, kProblem, kConfig,
+             schedule(sixteen, four + "depth:64,value_keys:128,unroll:16")},
+            {ATTNC_KERNEL_ATTEND, kProblem, kConfig + "_cache",
+             schedule(sixteen, four + "depth:32,value_keys:32,unroll:16")},
+            {ATTNC_KERNEL_ATTEND, "d512_h4_f32", "hd128_vhd128_cache",
+             schedule(sixteen, four + "depth:32,value_keys:32,unroll:16")},
+            {ATTNC_KERNEL_ATTEND, "d256_h8_f32", "hd32_vhd32",
+             schedule("threads_x:8,tile_kv:128,split_kv:512", four + "depth:32,value_keys:32,unroll:16")}};
 }
 
 constexpr int kArchitectures[] = {75, 80, 90, 100, 120};
@@ -111,6 +138,7 @@ TEST_P(CudaCode, StaysWithinTheFormulasOnEveryArchitecture) { expect_within_form
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaCode, testing::ValuesIn(kernels()));
 INSTANTIATE_TEST_SUITE_P(KernelsWithCache, CudaCode, testing::ValuesIn(cache_kernels()));
+INSTANTIATE_TEST_SUITE_P(WideKernels, CudaCode, testing::ValuesIn(wide_kernels()));
 
 class RaceFreeCudaCode : public testing::TestWithParam<Kernel> {};
 
@@ -252,6 +280,26 @@ TEST_P(CudaKeyLoops, OfABlockOfKeysAreMultiplyAdds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaKeyLoops, testing::Values(kernels()[2], cache_kernels()[0]));
+
+// What the assembler has left of the instructions that kernels are made for.
+TEST(Sass, OfAttentionHasWideLoadsAndThePowerOfTwo) {
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(ptxas);
+    ATTNC_SKIP_WITHOUT_CUDA_TOOL(nvdisasm);
+    const auto sass_of = [](const Kernel& kernel) {
+        const CudaKernel code(kernel.name(), kernel.config, kernel.schedule);
+        code.assemble(80, kernel.resources().registers);
+        return code.sass();
+    };
+    const std::string attend = sass_of(kernels()[2]), project = sass_of(kernels()[0]);
+    for (const std::string& sass : {attend, project}) {
+        for (const char* instruction : {"LDG.E.128", "STS.128", "LDS.128"})
+            EXPECT_THAT(sass, testing::HasSubstr(instruction));
+        for (const char* instruction : {"LDL", "STL", "CALL"})  // local memory, functions
+            EXPECT_THAT(sass, testing::Not(testing::HasSubstr(instruction)));
+    }
+    EXPECT_THAT(attend, testing::HasSubstr("MUFU.EX2"));
+    EXPECT_THAT(project, testing::Not(testing::HasSubstr("MUFU")));
+}
 
 // ---- PTX
 

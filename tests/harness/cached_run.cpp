@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace attnc::test {
 namespace {
@@ -176,15 +177,56 @@ RunResult CachedLayer::read(const LayerCall& call, const std::vector<int64_t>& s
     return run(call, in, executor);
 }
 
+RunResult CachedLayer::append_packed(const LayerCall& call, const std::vector<int64_t>& slots,
+                                     const Packing& packing) {
+    Places places;
+    RunResult result = run_packed(layer_.get(), call, packing,
+                                  [&](attnc_inputs& in) { place(in, places, slots, call.sizes.batch); });
+    if (result.status == ATTNC_OK) grow(call, slots);
+    return result;
+}
+
+RunResult CachedLayer::read_packed(const LayerCall& call, const std::vector<int64_t>& slots) {
+    LayerCall queries = call;
+    queries.key = queries.value = {};
+    Places places;
+    return run_packed(layer_.get(), queries, {}, [&](attnc_inputs& in) {
+        in.cache_use = ATTNC_CACHE_READ;
+        place(in, places, slots, call.sizes.batch);
+    });
+}
+
 RunResult CachedLayer::plain(const LayerCall& call) { return run(call, call.inputs()); }
 
 RunResult CachedLayer::memory(const LayerCall& call, const std::vector<int64_t>& slots) {
+    attnc_inputs in = ATTNC_INPUTS_INIT;
+    in.key = call.key.view(), in.value = call.value.view(), in.key_lengths = call.key_lengths.view();
+    return project(call, in, slots);
+}
+
+RunResult CachedLayer::memory_packed(const LayerCall& call, const std::vector<int64_t>& slots) {
+    Array<int64_t> starts = {{1}, {0}};
+    for (int64_t b = 0; b < call.sizes.batch; ++b, ++starts.shape[0])
+        starts.values.push_back(starts.values.back() + call.key_lengths.at(b));
+    Array<float> key, value;
+    for (const auto& [from, to] : {std::pair(&call.key, &key), std::pair(&call.value, &value)}) {
+        to->shape = {starts.values.back(), from->shape[2]};
+        for (int64_t b = 0; b < call.sizes.batch; ++b) {
+            const auto first = from->values.begin() + b * from->shape[1] * from->shape[2];
+            to->values.insert(to->values.end(), first, first + call.key_lengths.at(b) * from->shape[2]);
+        }
+    }
+    attnc_inputs in = ATTNC_INPUTS_INIT;
+    in.key = key.view(), in.value = value.view(), in.key_cu_seqlens = starts.view();
+    return project(call, in, slots);
+}
+
+// An attnc_memory_project with these inputs.
+RunResult CachedLayer::project(const LayerCall& call, attnc_inputs in, const std::vector<int64_t>& slots) {
     RunResult result;
     attnc_error error = {};
     Tensors tensors;
-    attnc_inputs in = ATTNC_INPUTS_INIT;
-    in.key = tensors.copy(call.key.view()), in.value = tensors.copy(call.value.view());
-    in.key_lengths = tensors.copy(call.key_lengths.view());
+    for (attnc_tensor* t : {&in.key, &in.value, &in.key_lengths, &in.key_cu_seqlens}) *t = tensors.copy(*t);
     Places places;
     place(in, places, slots, call.sizes.batch);
     if (on_device_) in.max_keys = call.sizes.seq_kv;

@@ -11,6 +11,7 @@
 #include "runtime/attnc.h"
 #include "tests/harness/guarded_memory.h"
 #include "tests/harness/layer_run.h"
+#include "tests/harness/packed_run.h"
 
 namespace attnc::test {
 
@@ -31,11 +32,16 @@ public:
     // is max_keys, which the call can't know by itself.
     RunResult append(const LayerCall& call, const std::vector<int64_t>& slots = {},
                      const attnc_executor* executor = nullptr);
+    // The same with the items' valid rows one after another; all lengths are given.
+    RunResult append_packed(const LayerCall& call, const std::vector<int64_t>& slots = {},
+                            const Packing& packing = {});
     // Attends what is there; key and value of the call are not looked at.
     RunResult read(const LayerCall& call, const std::vector<int64_t>& slots = {},
                    const attnc_executor* executor = nullptr);
+    RunResult read_packed(const LayerCall& call, const std::vector<int64_t>& slots = {});
     // Projects key and value into the cache.
     RunResult memory(const LayerCall& call, const std::vector<int64_t>& slots = {});
+    RunResult memory_packed(const LayerCall& call, const std::vector<int64_t>& slots = {});
     // Without the cache.
     RunResult plain(const LayerCall& call);
 
@@ -59,6 +65,7 @@ private:
         void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
     };
     void grow(const LayerCall& call, const std::vector<int64_t>& slots);
+    RunResult project(const LayerCall& call, attnc_inputs in, const std::vector<int64_t>& slots);
     attnc_status wait(attnc_status launched, attnc_error* error) const;
     GuardedMemory workspace_of(size_t bytes) const {
         return {bytes, Placement::kAtEnd, static_cast<size_t>(on_device_ ? 256 : 64)};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "tests/harness/guarded_memory.h"
@@ -43,6 +44,12 @@ std::vector<int64_t> starts_of(const LayerCall& call, bool keys, int64_t gap) {
     return starts;
 }
 
+int64_t longest(const std::vector<int64_t>& starts) {
+    int64_t rows = 0;
+    for (size_t b = 0; b + 1 < starts.size(); ++b) rows = std::max(rows, starts[b + 1] - starts[b]);
+    return rows;
+}
+
 PackedTokens pack(const Array<float>& tokens, const std::vector<int64_t>& starts, int64_t gap, int64_t heads,
                   bool split) {
     if (!tokens.given()) return {};
@@ -72,11 +79,25 @@ struct LayerDelete {
     void operator()(attnc_layer* layer) const { attnc_layer_destroy(layer); }
 };
 
-std::vector<float> values_of(const Array<float>& array) { return array.values; }
+// The first `rows` of a dimension.
+std::vector<float> first_rows(const Array<float>& array, size_t dim, int64_t rows) {
+    std::vector<float> kept;
+    if (!array.given()) return kept;
+    int64_t outer = 1, inner = 1;
+    for (size_t i = 0; i < array.shape.size(); ++i) {
+        if (i < dim) outer *= array.shape[i];
+        if (i > dim) inner *= array.shape[i];
+    }
+    for (int64_t o = 0; o < outer; ++o) {
+        const auto first = array.values.begin() + o * array.shape[dim] * inner;
+        kept.insert(kept.end(), first, first + rows * inner);
+    }
+    return kept;
+}
 
-// Out of the padded call; rows between the items must hold what guarded memory begins with.
+// Out of the padded call; where others_stay rows between the items must hold what guarded memory begins with.
 std::vector<float> unpack(const PackedTokens& out, const LayerCall& call, const std::vector<int64_t>& starts,
-                          int64_t gap) {
+                          int64_t gap, bool others_stay) {
     Array<float> padded = filled<float>({call.sizes.batch, call.sizes.seq_q, out.features}, 0);
     std::vector<bool> owned(static_cast<size_t>(out.rows), false);
     for (int64_t b = 0; b < call.sizes.batch; ++b) {
@@ -92,7 +113,7 @@ std::vector<float> unpack(const PackedTokens& out, const LayerCall& call, const 
             }
         }
     }
-    for (int64_t row = 0; row < out.rows; ++row) {
+    for (int64_t row = 0; others_stay && row < out.rows; ++row) {
         for (int64_t f = 0; f < out.features && !owned[static_cast<size_t>(row)]; ++f)
             EXPECT_EQ(std::bit_cast<uint32_t>(out.at(row, f)), 0xffffffffU) << "row " << row << " of no item";
     }
@@ -109,14 +130,26 @@ RunResult run_packed(const attnc_library* library, const LayerCall& call, const 
         result.error = error.text;
         return status != ATTNC_OK;
     };
-    const Config& c = call.config;
     const attnc_weights weights = call.weights();
     attnc_layer_options options = call.options();
     options.target = packing.target;
     attnc_layer* created = nullptr;
     if (failed(attnc_layer_create(library, &weights, &options, &created, &error))) return result;
     const std::unique_ptr<attnc_layer, LayerDelete> layer(created);
+    return run_packed(created, call, packing, [](attnc_inputs&) {});
+}
 
+RunResult run_packed(const attnc_layer* layer, const LayerCall& call, const Packing& packing,
+                     const std::function<void(attnc_inputs&)>& place) {
+    RunResult result;
+    attnc_error error = {};
+    const auto failed = [&](attnc_status status) {
+        result.status = status;
+        result.error = error.text;
+        return status != ATTNC_OK;
+    };
+    const Config& c = call.config;
+    const bool on_device = std::string_view(attnc_layer_target(layer)) == "cuda";
     const int64_t gap = packing.gap;
     const std::vector<int64_t> q_starts = starts_of(call, false, gap), kv_starts = starts_of(call, true, gap);
     const PackedTokens query = pack(call.query, q_starts, gap, c.num_heads, packing.split);
@@ -146,11 +179,16 @@ RunResult run_packed(const attnc_library* library, const LayerCall& call, const 
         in.query_lengths = attnc_tensor_1d(ATTNC_I64, q_lengths.data(), call.sizes.batch);
         in.key_lengths = attnc_tensor_1d(ATTNC_I64, kv_lengths.data(), call.sizes.batch);
     }
+    place(in);
+    if (in.cache_use == ATTNC_CACHE_READ) in.key_lengths = in.key_cu_seqlens = {};
+    if (in.cache != nullptr && on_device) in.max_keys = call.sizes.seq_kv;
 
     attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
     outputs.out = out.view;
     Array<float> probs, averaged, lse;
-    const int64_t batch = call.sizes.batch, seq_q = call.sizes.seq_q, keys = call.keys();
+    // On a device an item may have all rows.
+    const int64_t batch = call.sizes.batch, seq_q = on_device ? query.rows : longest(q_starts);
+    const int64_t keys = call.keys();
     if (call.probs)
         probs = filled<float>({batch, c.num_heads, seq_q, keys}, -1), outputs.probs = probs.view();
     if (call.probs_averaged)
@@ -159,13 +197,16 @@ RunResult run_packed(const attnc_library* library, const LayerCall& call, const 
 
     attnc_run run = ATTNC_RUN_INIT;
     run.executor = packing.executor;
-    if (failed(attnc_layer_workspace(layer.get(), &in, &outputs, &run, &run.workspace_bytes, &error)))
+    if (failed(attnc_layer_workspace(layer, &in, &outputs, &run, &run.workspace_bytes, &error)))
         return result;
-    const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, 64);
+    const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, on_device ? 256 : 64);
     run.workspace = workspace.data();
-    if (failed(attnc_layer_forward(layer.get(), &in, &outputs, &run, &error))) return result;
-    result.out = unpack(out, call, q_starts, gap);
-    result.probs = values_of(probs), result.probs_averaged = values_of(averaged), result.lse = values_of(lse);
+    if (failed(attnc_layer_forward(layer, &in, &outputs, &run, &error))) return result;
+    if (on_device && failed(attnc_device_synchronize(layer, nullptr, &error))) return result;
+    result.out = unpack(out, call, q_starts, gap, !on_device);
+    result.probs = first_rows(probs, 2, call.sizes.seq_q);
+    result.probs_averaged = first_rows(averaged, 1, call.sizes.seq_q);
+    result.lse = first_rows(lse, 2, call.sizes.seq_q);
     return result;
 }
 

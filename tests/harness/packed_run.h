@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/attnc.h"
 #include "tests/harness/layer_run.h"
@@ -20,5 +21,10 @@ struct Packing {
 // [batch, seq_q, features], 0 past the query lengths. All tokens lie between guard pages, the workspace has exactly the
 // bytes that attnc_layer_workspace names, and rows of out that belong to no item must be left as they are.
 RunResult run_packed(const attnc_library* library, const LayerCall& call, const Packing& packing = {});
+
+// The same of a layer, which may be on a device; place(inputs) puts the call's cache there, whose items then attend up to
+// sizes.seq_kv keys. Of a device rows that belong to no item may be anything.
+RunResult run_packed(const attnc_layer* layer, const LayerCall& call, const Packing& packing,
+                     const std::function<void(attnc_inputs&)>& place);
 
 }  // namespace attnc::test

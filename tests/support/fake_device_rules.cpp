@@ -159,6 +159,7 @@ std::vector<Rule> rules_of(int kernel) {
                     INTS(KEY_RUNS, key_runs, 2)};
         case ATTNC_DEVICE_KERNEL_APPEND_ROWS:
             return {FLOATS(INPUT, x, 3, Form::kFeatures),
+                    INTS(FIRST_ROWS, first_rows, 1, Form::kFree),
                     INTS(HELD, held, 1),
                     INTS(COUNTS, counts, 1),
                     INTS(KEY_RUNS, key_runs, 2),
@@ -166,8 +167,7 @@ std::vector<Rule> rules_of(int kernel) {
                     FLOATS(Y, y, 3, Form::kFeatures)};
         case ATTNC_DEVICE_KERNEL_KEEP_LENGTHS:
             return {INTS(COUNTS, counts, 1), INTS(CACHE_SLOTS, cache_slots, 1),
-                    SCALAR(CAPACITY, capacity, kInt), INTS(CACHE_LENGTHS_OUT, cache_lengths_out, 1),
-                    INTS(FIRST_HELD, first_held, 1)};
+                    SCALAR(CAPACITY, capacity, kInt), INTS(KEPT, kept, 1)};
         default:  // rotate_heads
             return tables +
                    std::vector<Rule>{FLOATS(INPUT, x, 3, Form::kFeatures), FLOATS(Y, y, 3, Form::kFeatures)};

@@ -115,26 +115,24 @@ void fill_runs(const DeviceArguments& a) {
 
 void append_rows(const DeviceArguments& a) {
     const DeviceView x = VIEW(INPUT), y = VIEW(Y), held = VIEW(HELD), counts = VIEW(COUNTS);
-    const DeviceView runs = VIEW(KEY_RUNS);
+    const DeviceView runs = VIEW(KEY_RUNS), first_rows = VIEW(FIRST_ROWS);
     for (int64_t b = 0; b < held.extent(0); ++b) {
-        for (int64_t i = 0; i < counts.i(b) - held.i(b); ++i) {
+        for (int64_t i = 0; i < std::min(counts.i(b) - held.i(b), INTEGER(SEQ)); ++i) {
             const int64_t key = held.i(b) + i;
             const int64_t row = runs.i(key / ATTNC_RUN_KEYS, b) + key % ATTNC_RUN_KEYS;
             for (int64_t h = 0; h < x.extent(2); ++h) {
-                for (int64_t d = 0; d < x.extent(0); ++d) y.f(d, row, h) = x.f(d, b * INTEGER(SEQ) + i, h);
+                for (int64_t d = 0; d < x.extent(0); ++d) y.f(d, row, h) = x.f(d, first_rows.i(b) + i, h);
             }
         }
     }
 }
 
 void keep_lengths(const DeviceArguments& a) {
-    const DeviceView counts = VIEW(COUNTS), slots = VIEW(CACHE_SLOTS);
-    const DeviceView lengths = VIEW(CACHE_LENGTHS_OUT), first_held = VIEW(FIRST_HELD);
+    const DeviceView counts = VIEW(COUNTS), slots = VIEW(CACHE_SLOTS), kept = VIEW(KEPT);
     const int32_t capacity = INTEGER(CAPACITY);
     for (int64_t b = 0; b < counts.extent(0); ++b) {
-        const int64_t slot = slots.i(b);
-        lengths.i(slot) = counts.i(b);
-        if (capacity > 0) first_held.i(slot) = std::max(first_held.i(slot), counts.i(b) - capacity);
+        int32_t& number = kept.i(slots.i(b));
+        number = capacity > 0 ? std::max(number, counts.i(b) - capacity) : counts.i(b);
     }
 }
 

@@ -2,6 +2,7 @@
 // of cache it is and wherever it lies, and the cache's own functions do what they say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -200,43 +201,94 @@ TEST_P(EveryKind, AnyTasksHaveTheSameBits) {
     }
 }
 
-TEST_P(EveryKind, PackedSequencesAppendTheirRows) {
-    LayerCall call = self_attention("d32_h2_f32_cache_page16:b2_q20_kv20", 6);
-    set_window(call);
-    const OnTarget library(call.config, on_device());
-    CachedLayer cached = library.cached(call, shape(2)), padded = library.cached(call, shape(2));
-    call.query_lengths = call.key_lengths = {{2}, {7, 13}};
-    ASSERT_EQ(padded.append(call).status, ATTNC_OK);
-    std::vector<float> tokens(20 * 32), out(20 * 32);
-    std::copy_n(call.query.values.begin(), 7 * 32, tokens.begin());
-    std::copy_n(call.query.values.begin() + 20 * 32, 13 * 32, tokens.begin() + 7 * 32);
-    const int64_t starts[] = {0, 7, 20};
-    attnc_inputs in = ATTNC_INPUTS_INIT;
-    in.query = attnc_tensor_2d(ATTNC_F32, tokens.data(), 20, 32);
-    in.query_cu_seqlens = attnc_tensor_1d(ATTNC_I64, starts, 3);
-    in.causal = ATTNC_CAUSAL_BOTTOM_RIGHT;
-    CachedLayer::Places places;
-    cached.place(in, places, {}, 2);
-    attnc_outputs outputs = ATTNC_OUTPUTS_INIT;
-    outputs.out = attnc_tensor_2d(ATTNC_F32, out.data(), 20, 32);
-    attnc_run run = ATTNC_RUN_INIT;
-    if (on_device()) {
-        attnc_error error = {};
-        in.max_keys = 20;
-        EXPECT_EQ(attnc_layer_workspace(cached.layer(), &in, &outputs, &run, &run.workspace_bytes, &error),
-                  ATTNC_NOT_SUPPORTED);
-        EXPECT_STREQ(error.text, "cache is given, but packed batches on a device have none");
-        return;
+// Calls of which each item brings so many rows, one after another on the first layer and padded on the second.
+struct PackedRound {
+    std::vector<int64_t> lengths;
+    int64_t gap = 0;
+};
+void expect_packed_as_padded(CachedLayer& packed, CachedLayer& padded, const LayerCall& like,
+                             const std::vector<PackedRound>& rounds) {
+    const auto batch = static_cast<size_t>(like.sizes.batch);
+    const std::vector<int64_t> slots = {2, 0, 1};
+    std::vector<int64_t> held(batch, 0);
+    uint64_t seed = 100;
+    for (const PackedRound& round : rounds) {
+        LayerCall call = like;
+        call.sizes.seq_q = *std::ranges::max_element(round.lengths);
+        call.query = random_array({like.sizes.batch, call.sizes.seq_q, like.query.shape[2]}, seed++, 1);
+        call.query_lengths = call.key_lengths = {{like.sizes.batch}, round.lengths};
+        for (size_t b = 0; b < batch; ++b) held[b] += round.lengths[b];
+        call.sizes.seq_kv = *std::ranges::max_element(held);
+        if (call.key_bias.given())
+            call.key_bias = random_array({like.sizes.batch, call.sizes.seq_kv}, seed++, 3);
+        if (call.query_positions.given()) {
+            call.query_positions = filled<int64_t>({like.sizes.batch, call.sizes.seq_q}, 0);
+            for (int64_t& position : call.query_positions.values)
+                position = static_cast<int64_t>(mixed_bits(seed, 5) % 1000) - 500, ++seed;
+        }
+        const RunResult want = padded.append(call, slots);
+        ASSERT_EQ(want.status, ATTNC_OK) << want.error;
+        EXPECT_TRUE(same(packed.append_packed(call, slots, {.gap = round.gap}), want))
+            << to_string(like.config) << " gap " << round.gap << " after " << held[0];
+        for (size_t b = 0; b < batch; ++b) EXPECT_EQ(packed.length(slots[b]), held[b]);
     }
-    ASSERT_EQ(attnc_layer_workspace(cached.layer(), &in, &outputs, &run, &run.workspace_bytes, nullptr),
-              ATTNC_OK);
-    const GuardedMemory workspace(run.workspace_bytes, Placement::kAtEnd, 64);
-    run.workspace = workspace.data();
-    ASSERT_EQ(attnc_layer_forward(cached.layer(), &in, &outputs, &run, nullptr), ATTNC_OK);
-    for (const int64_t b : {0, 1}) cached.set_paged_length(b, b == 0 ? 7 : 13);
-    LayerCall next = self_attention("d32_h2_f32_cache_page16:b2_q20_kv20", 7);
-    next.sizes.seq_kv = 33;
-    EXPECT_TRUE(same(cached.append(next), padded.append(next)));
+}
+
+// Of as many queries at least as go to a device's attend, whose sums have another order than those of attend_decode.
+TEST_P(EveryKind, PackedSequencesAppendTheirRows) {
+    for (const char* problem :
+         {"d32_h4_kv2_f32_cache_page16:b3_q20_kv20", "d20_h4_f32_noin_noout_cache_page32:b3_q20_kv20",
+          "d32_h2_f32_biaskv_zeroattn_sink_qknorm_cache_page16:b3_q20_kv20",
+          "d32_h2_hd16_vhd5_f32_noout_cache_page16:b3_q20_kv20"}) {
+        LayerCall call = self_attention(problem, 6);
+        set_window(call);
+        call.probs = call.probs_averaged = call.lse = true;
+        call.key_bias = random_array({3, 20}, 1, 1);
+        const OnTarget library(call.config, on_device());
+        CachedLayer packed = library.cached(call, shape(3)), padded = library.cached(call, shape(3));
+        expect_packed_as_padded(
+            packed, padded, call,
+            {{{7, 13, 0}}, {{1, 4, 20}, 3}, {{30, 29, 30}}, {{3, 1, 1}}, {{17, 0, 22}, 1}, {{16, 16, 16}}});
+    }
+}
+
+TEST_P(EveryKind, PackedSequencesRotateByTheKeysThatTheyHave) {
+    for (const char* problem : {"d32_h4_kv2_f32_rope_cache_page16:b3_q20_kv20",
+                                "d32_h2_f32_ropepairs_qknorm_cache_page16:b3_q20_kv20"}) {
+        for (const int positions : {0, 1, 2}) {
+            LayerCall call = self_attention(problem, 7);
+            set_window(call);
+            if (positions == 1) call.query_positions = filled<int64_t>({3, 20}, 0);
+            if (positions == 2) call.position_offsets = {{3}, {-7, 1000, 0}};
+            const OnTarget library(call.config, on_device());
+            CachedLayer packed = library.cached(call, shape(3)), padded = library.cached(call, shape(3));
+            expect_packed_as_padded(packed, padded, call,
+                                    {{{7, 13, 0}}, {{1, 4, 20}, 3}, {{30, 29, 30}}, {{3, 1, 1}, 2}});
+        }
+    }
+}
+
+// Key and value of their own, one after another: appended by calls that have queries, and by those that have none.
+TEST_P(EveryKind, PackedSequencesBringKeysOfTheirOwn) {
+    LayerCall call = random_call("d32_h2_kdim20_vdim24_f32_rope_cache_page16:b3_q12_kv30", 8);
+    set_window(call);
+    call.query_lengths = {{3}, {12, 3, 5}};
+    call.key_lengths = {{3}, {30, 11, 0}};
+    call.lse = call.probs = true;
+    const OnTarget library(call.config, on_device());
+    CachedLayer packed = library.cached(call, shape(3)), padded = library.cached(call, shape(3));
+    ASSERT_EQ(packed.memory_packed(call, {2, 0, 1}).status, ATTNC_OK);
+    ASSERT_EQ(padded.memory(call, {2, 0, 1}).status, ATTNC_OK);
+    for (const int64_t slot : {0, 1, 2}) EXPECT_EQ(packed.length(slot), padded.length(slot));
+    EXPECT_EQ(packed.length(0), 11);
+    EXPECT_TRUE(same(packed.read_packed(call, {2, 0, 1}), padded.read(call, {2, 0, 1})));
+    call.sizes.seq_kv = 60;
+    for (const int64_t gap : {0, 2}) {
+        EXPECT_TRUE(same(packed.append_packed(call, {2, 0, 1}, {.gap = gap}), padded.append(call, {2, 0, 1})))
+            << "gap " << gap;
+        EXPECT_EQ(packed.length(0), padded.length(0));
+        call.sizes.seq_kv = 90;
+    }
 }
 
 // A row of the mean of the values needs those of all keys.

@@ -253,6 +253,28 @@ TEST_F(DeviceErrors, LimitsTheTablesOfPagesAndRuns) {
                        "268435456"}));
 }
 
+TEST_F(DeviceErrors, LimitsTheItemsOfACache) {
+    DeviceCache c(kCached);
+    constexpr int64_t kItems = int64_t{1} << 28;
+    attnc_inputs& in = c.run.inputs;
+    in.cache_use = ATTNC_CACHE_READ;
+    in.cache_slots = attnc_tensor_1d(ATTNC_I64, nullptr, kItems);
+    in.query = attnc_tensor_3d(ATTNC_F32, nullptr, kItems, 1, 32);
+    c.run.outputs.out = attnc_tensor_3d(ATTNC_F32, nullptr, kItems, 1, 32);
+    size_t bytes = 0;
+    const auto planned = [&] {
+        return Refusal{
+            attnc_layer_workspace(c.run.layer.get(), &in, &c.run.outputs, nullptr, &bytes, &c.run.error),
+            c.run.error.text};
+    };
+    EXPECT_EQ(planned(),
+              (Refusal{ATTNC_TOO_LARGE,
+                       "batch is 268435456, in a call with a cache on a device at most 268435455"}));
+    for (attnc_tensor* t : {&in.cache_slots, &in.query, &c.run.outputs.out}) t->extent[0] = kItems - 1;
+    c.run.error = {};
+    EXPECT_EQ(planned(), (Refusal{ATTNC_OK, ""}));
+}
+
 TEST_F(DeviceErrors, WantsItsWorkspaceAligned) {
     DeviceCallRun run(random_call("d32_h2_f32:b2_q5_kv5", 4));
     ASSERT_EQ(run.forward(), ATTNC_OK) << run.error.text;

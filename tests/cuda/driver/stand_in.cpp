@@ -468,8 +468,9 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
     return kSuccess;
 }
 
-int cuMemcpy2DAsync_v2(const Copy2D* copy, void*) {
-    const Call call("cuMemcpy2DAsync_v2");
+// The only form of a 2-D copy that there is: the others are free to refuse pitches within the device.
+int cuMemcpy2DUnaligned_v2(const Copy2D* copy) {
+    const Call call("cuMemcpy2DUnaligned_v2");
     if (!call) return call.result();
     constexpr size_t kMostPitch = 0x7fffffff;
     if (copy->width > copy->from_pitch || copy->width > copy->to_pitch || copy->from_pitch > kMostPitch ||
