@@ -23,7 +23,7 @@ namespace {
 class Workshop {
 public:
     Workshop()
-        : kernel_cache_(std::filesystem::path(ATTNC_TEST_WORK) / "kernels"),
+        : kernel_cache_(ATTNC_TEST_KERNELS),
           folder_(std::filesystem::path(ATTNC_TEST_WORK) / ("run-" + std::to_string(getpid()))),
           installation_(installation_of(ATTNC_TEST_COMMAND)) {
         std::filesystem::create_directories(kernel_cache_);
