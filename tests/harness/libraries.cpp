@@ -27,8 +27,8 @@ public:
           folder_(std::filesystem::path(ATTNC_TEST_WORK) / ("run-" + std::to_string(getpid()))),
           installation_(installation_of(ATTNC_TEST_COMMAND)) {
         std::filesystem::create_directories(kernel_cache_);
-        remove_folders_of_dead_processes();
         std::filesystem::create_directories(folder_);
+        remove_folders_of_dead_processes();
     }
     ~Workshop() {
         std::error_code ignored;  // a leftover folder harms nobody
