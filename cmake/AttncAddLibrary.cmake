@@ -100,6 +100,12 @@ function(attnc_add_library)
         list(APPEND options --kernel-cache "${cache}")
     endif()
 
+    # One at a time: each keeps all cores busy, and the next takes what it has left in the cache.
+    get_property(pools GLOBAL PROPERTY JOB_POOLS)
+    if(NOT "attnc_libraries=1" IN_LIST pools)
+        set_property(GLOBAL APPEND PROPERTY JOB_POOLS attnc_libraries=1)
+    endif()
+
     set(archive "${folder}/lib${arg_NAME}.a")
     add_custom_command(
         OUTPUT "${archive}"
@@ -115,6 +121,7 @@ function(attnc_add_library)
         WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
         DEPENDS ${depends} attnc::attnc "$<TARGET_FILE:attnc::attnc>" "$<TARGET_FILE:attnc::runtime>"
         COMMENT "Compiling attention library ${arg_NAME}"
+        JOB_POOL attnc_libraries
         VERBATIM
     )
     add_custom_target(${arg_NAME}-build DEPENDS "${archive}")

@@ -28,7 +28,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     target_compile_options(attnc_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
+# -O1 and line numbers alone: instrumented code takes half as long to compile as with -O2 -g, and a report says as much.
 if(ATTNC_SANITIZE)
-    add_compile_options(-fsanitize=${ATTNC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_compile_options(-fsanitize=${ATTNC_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1 -g1)
     add_link_options(-fsanitize=${ATTNC_SANITIZE})
 endif()

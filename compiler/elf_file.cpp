@@ -53,6 +53,7 @@ ElfObject::ElfObject(std::string_view bytes) {
     range(bytes, header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "section table");
 
     std::vector<Elf64_Shdr> headers;
+    headers.reserve(header.e_shnum);
     for (uint64_t i = 0; i < header.e_shnum; ++i) {
         headers.push_back(
             record<Elf64_Shdr>(bytes, header.e_shoff + i * sizeof(Elf64_Shdr), "section table"));

@@ -31,12 +31,17 @@ constexpr std::chrono::seconds kVersionsTimeLimit{60};
 }
 
 CompiledKernel obtain(const KernelJob& job, const WorkerOptions& options, const KernelCache* cache) {
-    if (cache != nullptr && !options.emit.any()) {
-        const fs::path object = options.folder / (job.symbol + ".o");
+    if (cache == nullptr) return compile_in_worker(job, options);
+    const fs::path object = options.folder / (job.symbol + ".o");
+    if (!options.emit.any()) {
+        if (auto info = cache->take(job, object)) return {object, *info, true};
+    }
+    const KernelCache::Hold held = cache->hold(job);
+    if (!options.emit.any()) {  // another may have compiled it since
         if (auto info = cache->take(job, object)) return {object, *info, true};
     }
     CompiledKernel kernel = compile_in_worker(job, options);
-    if (cache != nullptr) cache->add(job, kernel.object, kernel.info);
+    cache->add(job, kernel.object, kernel.info);
     return kernel;
 }
 

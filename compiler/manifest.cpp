@@ -228,13 +228,13 @@ std::string describe_device(const Json& device) {
                     cubins.empty() ? "" : "; cubins for ", cubins.empty() ? "" : joined(cubins));
     text += fmt::format("  {:<20}{:>10}{:>10}", "kernel", "host code", "ptx");
     for (const Json& name : cubins) text += fmt::format("{:>10}", name.get<std::string>());
-    text += "\n";
+    text += '\n';
     for (const Json& kernel : device.at("kernels")) {
         text += fmt::format("  {:<20}{:>10}{:>10}", kernel.at("name").get<std::string>(),
                             kernel.at("code_bytes").get<int64_t>(), kernel.at("ptx_bytes").get<int64_t>());
         for (const auto& [name, bytes] : kernel.at("cubin_bytes").items())
             text += fmt::format("{:>10}", bytes.get<int64_t>());
-        text += "\n";
+        text += '\n';
     }
     return text;
 }

@@ -47,6 +47,7 @@ void for_each_job(size_t count, int jobs, const std::function<void(int done, int
     const auto wanted = static_cast<size_t>(jobs > 0 ? jobs : available_cpus());
     {
         std::vector<std::jthread> threads;
+        threads.reserve(std::min(wanted, count));
         for (size_t i = 0; i < std::min(wanted, count); ++i) threads.emplace_back(run);
     }
     if (failure) std::rethrow_exception(failure);

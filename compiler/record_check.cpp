@@ -127,6 +127,7 @@ CheckedRecord check_record(const TuningRecord& record, const CompilerVersions& v
                            const WorkerOptions& options) {
     if (const std::string reason = refusal_of(record); !reason.empty()) return invalid(reason);
     std::vector<KernelJob> jobs;
+    jobs.reserve(record.kernels.size());
     for (const auto& [name, result] : record.kernels) {
         jobs.push_back(own_job(record, name));
     }

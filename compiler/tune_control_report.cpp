@@ -47,6 +47,7 @@ void for_each_result(const ControlReport& report, const Visit& visit) {
 
 Json json_of(const ControlledLayer& layer, const ControlResult& result) {
     std::vector<std::string> sizes;
+    sizes.reserve(result.sizes.size());
     for (const Sizes& size : result.sizes) sizes.push_back(to_string(size));
     Json json = {{"config", to_string(layer.config)},
                  {"origin", layer.origin},

@@ -108,6 +108,7 @@ std::vector<SearchPoint> choose_first(const FirstRequest& request) {
     // Both have to think well of a candidate: the analysis knows the code, but neither rows in vain nor caches.
     const std::vector<double> cycles = analyse_all(request, chosen);
     std::vector<double> score;
+    score.reserve(chosen.size());
     for (size_t i = 0; i < chosen.size(); ++i) {
         score.push_back(cycles[i] * static_estimate(space.schedule(chosen[i]), part.part, config, target,
                                                     part.sizes, caches));

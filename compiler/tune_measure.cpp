@@ -203,6 +203,7 @@ MeasureAnswer measure(const MeasureRequest& request, const attnc_library* candid
 
 std::string to_json(const MeasureRequest& request) {
     std::vector<std::string> problems;
+    problems.reserve(request.problems.size());
     for (const Problem& problem : request.problems) problems.push_back(to_string(problem));
     return Json{{"candidate", request.candidate},
                 {"incumbent", request.incumbent},

@@ -36,6 +36,7 @@ CallTime call_time(const MeasureAnswer& answer, std::vector<double> MeasureAnswe
 TrialResult trial_result(const MeasureAnswer& answer) {
     if (!answer.fault.empty()) return {{}, answer.fault};
     std::vector<Ratio> ratios;
+    ratios.reserve(answer.problems.size());
     for (const MeasureAnswer::Times& times : answer.problems)
         ratios.push_back(paired_ratio(times.candidate, times.incumbent));
     TrialResult result = {geometric_mean(ratios), ""};

@@ -37,7 +37,7 @@ RecordSource source_of(RecordOrigin origin, const fs::path& file) {
 std::optional<fs::path> project_database(const fs::path& folder) {
     std::error_code none;
     const auto file_in = [&](const fs::path& place) -> std::optional<fs::path> {
-        const fs::path file = place / kProjectDatabase;
+        fs::path file = place / kProjectDatabase;
         if (fs::exists(file, none)) return file;
         return std::nullopt;
     };

@@ -149,7 +149,7 @@ private:
         for (size_t n = next_; n < paths_.size(); ++n) {
             run_file(n, libraries, n == next_ ? after_ : "");
         }
-        out_ << "end" << std::endl;
+        out_ << "end\n" << std::flush;
         if (!out_) throw std::runtime_error(fmt::format("cannot write {}", notes_.string()));
         return 0;
     }
@@ -192,12 +192,14 @@ private:
         }
     }
 
-    void begin(size_t n, const std::string& target) { out_ << "at " << n << " " << target << std::endl; }
+    void begin(size_t n, const std::string& target) {
+        out_ << "at " << n << ' ' << target << '\n' << std::flush;
+    }
 
     void note(const Outcome& outcome) {
         fmt::print("{}", text_of(outcome));
         std::fflush(stdout);
-        out_ << to_json(outcome) << std::endl;
+        out_ << to_json(outcome) << '\n' << std::flush;
     }
 
     // --- in this one

@@ -233,10 +233,10 @@ KeyBlocks key_blocks_of(const attnc_library* library, const std::string& target)
 std::unique_ptr<VerifyCall> random_call(const Config& config, uint64_t seed) {
     Random random(seed);
     const Problem problem = {config, random_sizes(config, random)};
-    std::unique_ptr<VerifyCall> call(new VerifyCall{.problem = problem,
-                                                    .seed = seed,
-                                                    .weights = {config, 1000 * seed},
-                                                    .tokens = {problem, 1000 * seed}});
+    auto call = std::make_unique<VerifyCall>(VerifyCall{.problem = problem,
+                                                        .seed = seed,
+                                                        .weights = {config, 1000 * seed},
+                                                        .tokens = {problem, 1000 * seed}});
     call->inputs.query = call->tokens.query_view;
     call->inputs.key = call->tokens.key_view;
     call->inputs.value = call->tokens.value_view;

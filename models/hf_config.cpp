@@ -72,6 +72,7 @@ LayerName parse_layer_name(std::string_view text) {
 
 const LayerKind& find_kind(const Family& family, const std::string& type, std::string_view kind) {
     std::vector<std::string> names;
+    names.reserve(family.kinds.size());
     for (const LayerKind& known : family.kinds) names.emplace_back(known.name);
     if (kind.empty()) {
         if (family.kinds.size() == 1) return family.kinds.front();

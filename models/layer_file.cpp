@@ -51,6 +51,7 @@ std::map<std::string, std::string> layer_attributes(const ModelLayer& layer) {
 
 void write_layer_file(const std::string& path, const LoadedLayer& loaded) {
     std::vector<TensorToStore> tensors;
+    tensors.reserve(loaded.tensors.size() + 1);
     for (const LayerTensor& tensor : loaded.tensors)
         tensors.push_back({tensor.name, StoredType::kF32, tensor.shape, tensor.values.data()});
     const std::vector<double>& frequencies = loaded.layer.settings.rotary.frequencies;

@@ -26,7 +26,7 @@ void* allocate_default(void*, size_t bytes, size_t alignment) {
 }
 void deallocate_default(void*, void* memory, size_t) { free(memory); }
 
-bool is_finite(float value) { return value - value == 0; }
+bool is_finite(float value) { return __builtin_isfinite(value); }
 
 attnc_status check_window(attnc_error* error, const attnc_layer_options& options) {
     const int window = number_of(options.window);

@@ -475,6 +475,7 @@ std::string record_key(const TuningRecord& record) {
 
 std::string to_json_line(const TuningRecord& record) {
     std::vector<std::string> sizes;
+    sizes.reserve(record.sizes.size());
     for (const Sizes& entry : record.sizes) sizes.push_back(to_string(entry));
     const Machine& machine = record.machine;
     const Json json = {

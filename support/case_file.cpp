@@ -96,6 +96,7 @@ Reference reference_of(const CaseFile& file) {
     for (int64_t item = 0; item < file.batch; ++item) {
         Rows rows = rows_of(in.query, {}, item, file.seq_q);
         std::vector<int64_t> positions;
+        positions.reserve(static_cast<size_t>(file.seq_q));
         for (int64_t row = 0; row < file.seq_q; ++row)
             positions.push_back(integer(in.query_positions, {item, row}));
         rotate_heads(rows, rotation, positions);

@@ -162,6 +162,7 @@ private:
             case_.scaled_mask = tensor.values;
             case_.mask_factor = static_cast<float>(in_.take_number("mask_factor", -1e9));
             std::vector<float> bias;
+            bias.reserve(tensor.values.size());
             for (const float value : tensor.values) bias.push_back(value * case_.mask_factor);
             in.bias =
                 in_.own(ATTNC_F32, std::move(bias), mask_shape(in_, case_, "scaled_drop_mask", tensor.shape));

@@ -153,6 +153,7 @@ attnc_tensor CaseSource::integers_if_there(const std::string& role, const std::v
 
 attnc_tensor CaseSource::byte_mask(const Tensor& tensor, const std::vector<int64_t>& shape) {
     std::vector<uint8_t> bytes;
+    bytes.reserve(tensor.values.size());
     for (const float value : tensor.values) bytes.push_back(value != 0 ? 1 : 0);
     return own(ATTNC_U8, std::move(bytes), shape);
 }

@@ -179,6 +179,7 @@ private:
         const int64_t offset =
             is_given(inputs_.position_offsets) ? integer(inputs_.position_offsets, {item}) : past;
         std::vector<int64_t> positions;
+        positions.reserve(static_cast<size_t>(rows));
         for (int64_t n = 0; n < rows; ++n)
             positions.push_back(is_given(given) ? integer(given, {item, n}) : offset + n);
         return positions;
@@ -204,6 +205,7 @@ private:
                 require_reference(learned->rank == 1 && learned->extent[0] == rows->features,
                                   "bias_k or bias_v has another shape");
                 std::vector<double> row;
+                row.reserve(static_cast<size_t>(rows->features));
                 for (int64_t n = 0; n < rows->features; ++n) row.push_back(element<float>(*learned, {n}));
                 rows->append(row);
             }

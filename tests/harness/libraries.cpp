@@ -23,12 +23,12 @@ namespace {
 class Workshop {
 public:
     Workshop()
-        : kernel_cache_(std::filesystem::path(ATTNC_TEST_WORK) / "kernels"),
+        : kernel_cache_(ATTNC_TEST_KERNELS),
           folder_(std::filesystem::path(ATTNC_TEST_WORK) / ("run-" + std::to_string(getpid()))),
           installation_(installation_of(ATTNC_TEST_COMMAND)) {
         std::filesystem::create_directories(kernel_cache_);
-        remove_folders_of_dead_processes();
         std::filesystem::create_directories(folder_);
+        remove_folders_of_dead_processes();
     }
     ~Workshop() {
         std::error_code ignored;  // a leftover folder harms nobody
