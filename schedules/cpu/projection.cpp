@@ -69,8 +69,8 @@ void schedule_project_heads(const ProjectionTiles& tiles, Func y, const std::vec
     });
 }
 
-void schedule_project_out(const ProjectionTiles& tiles, Func out, const std::vector<Var>& out_args, int panel,
-                          const Target& target) {
+void schedule_project_out(const ProjectionTiles& tiles, const Func& out, const std::vector<Var>& out_args,
+                          int panel, const Target& target) {
     const int vector = target.natural_vector_size<float>();
     const Var &n = out_args[0], &m = out_args[1];
     const Var row("row"), columns("columns"), column("column"), lane("lane");

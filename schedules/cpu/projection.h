@@ -13,7 +13,7 @@ void schedule_project_heads(const ProjectionTiles& tiles, Halide::Func y,
                             const Halide::Target& target);
 
 // out (n, m): panels side by side, the last one cut where out ends.
-void schedule_project_out(const ProjectionTiles& tiles, Halide::Func out,
+void schedule_project_out(const ProjectionTiles& tiles, const Halide::Func& out,
                           const std::vector<Halide::Var>& out_args, int panel, const Halide::Target& target);
 
 }  // namespace attnc
