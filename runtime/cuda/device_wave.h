@@ -64,10 +64,10 @@ attnc_status fill_new_keys(const DeviceWave& wave);
 // The call's table for items of `rows` queries, all of which count, and no keys.
 attnc_status fill_whole_items(const DeviceWave& wave, int64_t rows);
 
-// Of all items of a call. In front: the tables of its cache, and that a ring won't hold what the call overwrites, which stays
+// `wave` is all items of a call. In front: the tables of its cache, and that a ring won't hold what the call overwrites, which stays
 // true after a failure. At the end: lengths grow.
-attnc_status begin_cached(const DeviceWave& call);
-attnc_status end_cached(const DeviceWave& call);
+attnc_status begin_cached(const DeviceWave& wave);
+attnc_status end_cached(const DeviceWave& wave);
 
 // Where the items' keys lie, and appended ones, of a library with cache; behind all other tables.
 attnc_status fill_key_runs(const DeviceWave& wave);
