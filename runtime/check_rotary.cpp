@@ -1,5 +1,6 @@
 #include "runtime/check_rotary.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/check.h"
 
 namespace attnc {
@@ -8,8 +9,6 @@ namespace {
 constexpr double kDefaultEpsilon = 1e-6;
 constexpr double kSmallestNormal = 0x1p-126;
 constexpr double kMostFrequency = 0x1p32;
-
-bool is_finite(double value) { return __builtin_isfinite(value); }
 
 attnc_status not_compiled(attnc_error* error, const char* name, const char* without) {
     return fail(error, ATTNC_NOT_SUPPORTED,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/arithmetic.h"
 #include "runtime/carve.h"
 #include "runtime/check.h"
 #include "runtime/check_rotary.h"
@@ -25,8 +26,6 @@ void* allocate_default(void*, size_t bytes, size_t alignment) {
     return memory;
 }
 void deallocate_default(void*, void* memory, size_t) { free(memory); }
-
-bool is_finite(float value) { return __builtin_isfinite(value); }
 
 attnc_status check_window(attnc_error* error, const attnc_layer_options& options) {
     const int window = number_of(options.window);

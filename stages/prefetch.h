@@ -31,17 +31,21 @@ struct MemoryRows {
     Halide::Expr address, bytes;
 };
 
+// Between rows of floats, `stride` apart.
+inline Halide::Expr bytes_between(const Halide::Expr& stride) {
+    return Halide::cast<int64_t>(stride) * static_cast<int>(sizeof(float));
+}
+
 inline MemoryRows rows_of(const Halide::ImageParam& rows) {
-    using namespace Halide;
-    return {address_of(rows), cast<int64_t>(rows.dim(1).stride()) * static_cast<int>(sizeof(float))};
+    return {address_of(rows), bytes_between(rows.dim(1).stride())};
 }
 
 // Rows of floats, `stride` apart. Address 0: none; what lies at `instead`, and is there already, is asked for then.
 inline MemoryRows rows_at(const Halide::Expr& address, const Halide::Expr& stride,
                           const Halide::Expr& instead) {
     using namespace Halide;
-    Expr bytes = cast<int64_t>(stride) * static_cast<int>(sizeof(float));
-    return {select(address == 0, instead, address), select(address == 0, cast<int64_t>(0), bytes)};
+    return {select(address == 0, instead, address),
+            select(address == 0, cast<int64_t>(0), bytes_between(stride))};
 }
 
 }  // namespace attnc

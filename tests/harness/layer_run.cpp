@@ -160,11 +160,7 @@ RunResult run_layer(const Config& config, const attnc_weights& given_weights,
                     const Wanted& wanted, const RunOptions& options) {
     RunResult result;
     attnc_error error = {};
-    const auto failed = [&](attnc_status status) {
-        result.status = status;
-        result.error = error.text;
-        return status != ATTNC_OK;
-    };
+    const auto failed = keeping_status(result, error);
 
     attnc_layer_options layer_options = given_options;
     layer_options.target = options.target.c_str();

@@ -45,6 +45,15 @@ struct RunResult {
     Reference as_reference(const Reference& sizes) const;
 };
 
+// Keeps in `result` what a function of the API returned and wrote to `error`, and says whether it failed.
+inline auto keeping_status(RunResult& result, const attnc_error& error) {
+    return [&](attnc_status status) {
+        result.status = status;
+        result.error = error.text;
+        return status != ATTNC_OK;
+    };
+}
+
 // Every tensor is copied between guard pages of its own, weights too, as is the workspace of exactly the
 // bytes that attnc_layer_workspace names. A failure of the API is in the result; a workspace bound that is
 // smaller than the workspace is a test failure.

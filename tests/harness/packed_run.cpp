@@ -125,11 +125,7 @@ std::vector<float> unpack(const PackedTokens& out, const LayerCall& call, const 
 RunResult run_packed(const attnc_library* library, const LayerCall& call, const Packing& packing) {
     RunResult result;
     attnc_error error = {};
-    const auto failed = [&](attnc_status status) {
-        result.status = status;
-        result.error = error.text;
-        return status != ATTNC_OK;
-    };
+    const auto failed = keeping_status(result, error);
     const attnc_weights weights = call.weights();
     attnc_layer_options options = call.options();
     options.target = packing.target;
@@ -143,11 +139,7 @@ RunResult run_packed(const attnc_layer* layer, const LayerCall& call, const Pack
                      const std::function<void(attnc_inputs&)>& place) {
     RunResult result;
     attnc_error error = {};
-    const auto failed = [&](attnc_status status) {
-        result.status = status;
-        result.error = error.text;
-        return status != ATTNC_OK;
-    };
+    const auto failed = keeping_status(result, error);
     const Config& c = call.config;
     const bool on_device = std::string_view(attnc_layer_target(layer)) == "cuda";
     const int64_t gap = packing.gap;
