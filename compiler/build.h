@@ -32,6 +32,7 @@ struct BuildRequest {
     std::filesystem::path kernel_cache;  // folder with compiled kernels to take from and add to; empty: none
     Installation installation;           // of attnc; installation_of(path of the command)
     int jobs = 0;                        // worker processes at a time; 0: one per CPU this process may use
+    bool checked = false;                // for tests of the runtime: CPU kernels check what it gives them
     bool emit_assembly = false;          // also DIR/<name>.<kernel>.<target>.s, and .ptx
     bool emit_stmt = false;              // .stmt: Halide's lowered statements
     bool emit_llvm = false;              // .ll

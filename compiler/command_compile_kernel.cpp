@@ -30,6 +30,7 @@ void add_compile_kernel_command(CLI::App& app) {
     command->add_option("--symbol", options->job.symbol, "Name of the function");
     command->add_option("--registers", options->job.registers,
                         "That a thread of a device may take; default: any");
+    command->add_flag("--checked", options->job.checked, "Its calls check their buffers");
     command->add_flag("--assembly", options->emit.assembly, "Also write .s");
     command->add_flag("--stmt", options->emit.stmt, "Also write .stmt");
     command->add_flag("--llvm", options->emit.llvm, "Also write .ll");

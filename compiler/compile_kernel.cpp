@@ -62,10 +62,11 @@ void clear_halide_environment() {
 // The generator's module with the argv entry and without metadata, which Halide's own build_module would add.
 Halide::Module build_module(const KernelJob& job) {
     using namespace Halide::Internal;
-    const Halide::Target target = Halide::Target(job.target)
-                                      .with_feature(Halide::Target::NoRuntime)
-                                      .with_feature(Halide::Target::UserContext)
-                                      .with_feature(Halide::Target::NoBoundsQuery);
+    Halide::Target target = Halide::Target(job.target)
+                                .with_feature(Halide::Target::NoRuntime)
+                                .with_feature(Halide::Target::UserContext)
+                                .with_feature(Halide::Target::NoBoundsQuery);
+    if (!job.checked && !is_device_target(job.target)) target.set_feature(Halide::Target::NoAsserts);
     AbstractGeneratorPtr generator = GeneratorRegistry::create(job.kernel, Halide::GeneratorContext(target));
     if (generator == nullptr) throw std::runtime_error(fmt::format("no generator '{}'", job.kernel));
     generator->set_generatorparam_value("config", job.config);

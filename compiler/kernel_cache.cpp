@@ -32,8 +32,8 @@ KernelCache::KernelCache(fs::path folder, CompilerVersions versions)
 }
 
 std::string KernelCache::key_of(const KernelJob& job) const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", versions_.identity, job.kernel, job.config, job.schedule,
-                       job.target, job.symbol, job.registers);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", versions_.identity, job.kernel, job.config,
+                       job.schedule, job.target, job.symbol, job.registers, job.checked);
 }
 
 fs::path KernelCache::entry(const std::string& key) const { return folder_ / (hash128_hex(key) + ".kernel"); }

@@ -86,6 +86,7 @@ std::vector<std::string> worker_command(const std::filesystem::path& attnc, cons
         command.emplace_back("--registers");
         command.push_back(std::to_string(job.registers));
     }
+    if (job.checked) command.emplace_back("--checked");
     if (emit.assembly) command.emplace_back("--assembly");
     if (emit.stmt) command.emplace_back("--stmt");
     if (emit.llvm) command.emplace_back("--llvm");

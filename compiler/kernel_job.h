@@ -17,6 +17,7 @@ struct KernelJob {
     std::string target;     // "x86-64-linux-avx2-fma-f16c"
     std::string symbol;     // of the function; <symbol>_argv is what a library calls
     int64_t registers = 0;  // that a thread of a device may take; 0: any
+    bool checked = false;   // a CPU's: each call checks its buffers, which the runtime makes
 };
 
 struct Emit {

@@ -145,6 +145,7 @@ LibraryPlan plan_library(const BuildRequest& request) {
 
     // What schedules are, not where they are from: equal code has an equal hash.
     std::string identity = fmt::format("abi {}\n{}\n{}\n", ATTNC_ABI_VERSION, plan.name, plan.problem);
+    if (request.checked) identity += "checked\n";
     const ChosenTargets targets = choose_targets(request.targets);
     if (!targets.device && !request.cuda_schedule.empty())
         throw ConfigError("--cuda-schedule is given, but no target cuda");
@@ -152,6 +153,7 @@ LibraryPlan plan_library(const BuildRequest& request) {
         throw ConfigError("--schedule is given, but no target that is a CPU; a device has --cuda-schedule");
     for (const std::string& target : targets.cpus) {
         plan.targets.push_back(plan_target(plan.config, target, request.tuning, request.schedule));
+        for (PlannedKernel& kernel : plan.targets.back().kernels) kernel.job.checked = request.checked;
         identity += fmt::format("{} {}\n", target, to_string(plan.targets.back().schedule));
     }
     if (targets.device) {

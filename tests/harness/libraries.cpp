@@ -19,6 +19,8 @@
 namespace attnc::test {
 namespace {
 
+bool kernels_check = false;
+
 // This process's own folder for archives, gone when it ends; the kernel cache stays.
 class Workshop {
 public:
@@ -53,6 +55,7 @@ public:
         request.name = "test_library_" + std::to_string(++built_);
         request.output = folder_ / request.name;
         request.kernel_cache = kernel_cache_;
+        request.checked = kernels_check;
         request.installation = installation_;
         const BuildResult result = build_library(request);
         LoadedLibrary library(result.archive, installation_);
@@ -108,6 +111,8 @@ std::string load_twin_parts() {
 }
 
 }  // namespace
+
+void check_kernel_arguments() { kernels_check = true; }
 
 const attnc_library* library_of(const Config& config, const std::string& schedule,
                                 const std::string& only_target) {

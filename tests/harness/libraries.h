@@ -17,6 +17,9 @@ namespace attnc::test {
 const attnc_library* library_of(const Config& config, const std::string& schedule = "",
                                 const std::string& only_target = "");
 
+// From now on libraries are built with CPU kernels that check what the runtime gives them, as those of builds don't.
+void check_kernel_arguments();
+
 // The layer's target of a library for a device.
 inline constexpr const char* kDevice = "cuda";
 
