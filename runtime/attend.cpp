@@ -103,13 +103,16 @@ bool attend_plain(const Wave& wave, Worker& worker, const QueryRange& range, con
 // done again with such values left out; rows that are right to be NaN come out the same.
 bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                     const ContextRows& context, const RowStats& stats) {
-    const auto is_bad = [&](int64_t i) {
-        return any_nonfinite(context.data + i * context.row_stride, wave.layer.v_width);
+    const auto are_bad = [&](int64_t i, int64_t rows) {
+        return any_nonfinite(
+            {context.data + i * context.row_stride, wave.layer.v_width, rows, context.row_stride},
+            wave.layer.target->cpu_features);
     };
+    if (!are_bad(0, range.rows)) return true;
     for (int64_t i = 0; i < range.rows; ++i) {
-        if (!is_bad(i)) continue;
+        if (!are_bad(i, 1)) continue;
         int64_t end = i + 1;
-        while (end < range.rows && is_bad(end)) ++end;
+        while (end < range.rows && are_bad(end, 1)) ++end;
         if (block.blocks.data != nullptr) i -= i % kGranule;  // a row that is done again gets the same bits
         const QueryRange bad = {range.item, range.head, range.row + i, end - i};
         const ContextRows to = context.from(i);
@@ -126,10 +129,10 @@ bool redo_nonfinite(const Wave& wave, Worker& worker, const QueryRange& range, c
 // finite. Their products are 0 then, and no row can have come out wrong. (To the left of a window there may be many.)
 bool edge_is_finite(const attnc_layer& layer, const QueryRange& range, const KeyBlock& block) {
     if (range.last() - 1 + range.item->first_key > block.first) return false;
-    for (int64_t j = most(range.row + range.item->last_key - block.first, 0); j < block.count; ++j) {
-        if (any_nonfinite(block.v.data + j * block.v.row_stride, layer.v_width)) return false;
-    }
-    return true;
+    const int64_t first = least(most(range.row + range.item->last_key - block.first, 0), block.count);
+    return !any_nonfinite(
+        {block.v.data + first * block.v.row_stride, layer.v_width, block.count - first, block.v.row_stride},
+        layer.target->cpu_features);
 }
 
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,

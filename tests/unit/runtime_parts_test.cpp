@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/arena.h"
@@ -161,15 +162,21 @@ TEST(FpControl, TheCallersWordComesBackBitForBit) {
     _mm_setcsr(original);
 }
 
-TEST(Nonfinite, FindsEveryPlaceAndKind) {
-    std::vector<float> values(67, 3.0e38F);
+TEST(Nonfinite, FindsEveryPlaceAndKindWithEveryInstructionSet) {
+    constexpr int64_t kCount = 67, kStride = 70, kRows = 3;
+    std::vector<float> values(kStride * kRows, 3.0e38F);
     values[5] = -0.0F, values[6] = 1e-45F;
-    EXPECT_FALSE(any_nonfinite(values.data(), 67));
-    for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
-        for (size_t i = 0; i < values.size(); ++i) {
-            const float before = std::exchange(values[i], bad);
-            EXPECT_TRUE(any_nonfinite(values.data(), 67));
-            values[i] = before;
+    const int64_t here = detect_cpu_features();
+    for (const int64_t features : {int64_t{0}, here & ~ATTNC_CPU_AVX512_SKYLAKE, here}) {
+        const auto found = [&] { return any_nonfinite({values.data(), kCount, kRows, kStride}, features); };
+        EXPECT_FALSE(found());
+        EXPECT_FALSE(any_nonfinite({nullptr, kCount, 0, kStride}, features));
+        for (const float bad : {INFINITY, -INFINITY, NAN, -NAN}) {
+            for (size_t i = 0; i < values.size(); ++i) {
+                const float before = std::exchange(values[i], bad);
+                EXPECT_EQ(found(), i % kStride < kCount) << i;
+                values[i] = before;
+            }
         }
     }
     EXPECT_TRUE(is_minus_infinity(-INFINITY));
