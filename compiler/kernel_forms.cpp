@@ -42,20 +42,22 @@ int kernel_of_rows(const attnc_layer& layer, int64_t rows) {
     return next_query_tiles(layer, {&item, 0, 0, rows}, 0, kManyKeys).kernel;
 }
 
-// The most keys with which a tile of queries on their diagonal doesn't go to attend; 0: never.
-int64_t most_keys_of_narrow_diagonal(const attnc_layer& layer) {
+// The kernel of a tile of queries on the diagonal of so many keys.
+int kernel_of_diagonal(const attnc_layer& layer, int64_t keys) {
     const int64_t rows = layer.layout.tile_q;
-    const auto is_narrow = [&](int64_t keys) {
-        const Item item = item_of(rows, keys, true);
-        return next_query_tiles(layer, {&item, 0, 0, rows}, 0, keys).kernel != ATTNC_KERNEL_ATTEND;
-    };
-    if (!is_narrow(rows)) return 0;
-    int64_t narrow = rows, wide = kManyKeys;
-    while (wide - narrow > 1) {
-        const int64_t middle = narrow + (wide - narrow) / 2;
-        (is_narrow(middle) ? narrow : wide) = middle;
+    const Item item = item_of(rows, keys, true);
+    return next_query_tiles(layer, {&item, 0, 0, rows}, 0, keys).kernel;
+}
+
+// The most keys with which that is what it is with `keys`.
+int64_t most_keys_of_diagonal(const attnc_layer& layer, int64_t keys) {
+    const int kernel = kernel_of_diagonal(layer, keys);
+    int64_t same = keys, other = kManyKeys;
+    while (other - same > 1) {
+        const int64_t middle = same + (other - same) / 2;
+        (kernel_of_diagonal(layer, middle) == kernel ? same : other) = middle;
     }
-    return narrow;
+    return same;
 }
 
 // What attention of queries row .. row + rows runs, block of keys after block.
@@ -103,8 +105,10 @@ std::vector<KernelForm> kernel_forms(const Config& config, const CpuSchedule& sc
                                                   : fmt::format("{} to {} queries of an item", first, last)});
         first = last + 1;
     }
-    if (const int64_t keys = most_keys_of_narrow_diagonal(layer); keys > 0) {
-        forms.push_back({kernel_name(ATTNC_KERNEL_ATTEND_NARROW),
+    for (int64_t keys = layer.layout.tile_q; kernel_of_diagonal(layer, keys) != ATTNC_KERNEL_ATTEND; ++keys) {
+        const int kernel = kernel_of_diagonal(layer, keys);
+        keys = most_keys_of_diagonal(layer, keys);
+        forms.push_back({kernel_name(kernel),
                          fmt::format("any number of queries on a diagonal with up to {} keys", keys)});
     }
     return forms;

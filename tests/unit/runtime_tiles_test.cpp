@@ -58,9 +58,13 @@ TEST(NextQueryTiles, FitTheQueriesThatAreLeft) {
     EXPECT_TRUE(tiles(0, 64, 500, false) == wide(64));
     EXPECT_TRUE(tiles(0, 197, 500, false) == wide(192));
     // Along a diagonal, unless there are many keys.
-    EXPECT_TRUE(tiles(0, 64, 64, true) == narrow(64));
-    EXPECT_TRUE(tiles(0, 70, 70, true) == narrow(64));
-    EXPECT_TRUE(tiles(0, 90, 90, true) == narrow(90));
+    EXPECT_TRUE(tiles(0, 64, 64, true) == single(64));
+    EXPECT_TRUE(tiles(191, 64, 255, true) == single(64));
+    EXPECT_TRUE(tiles(192, 64, 256, true) == narrow(64));
+    EXPECT_TRUE(tiles(230, 70, 300, true) == narrow(64));
+    EXPECT_TRUE(tiles(210, 90, 300, true) == narrow(90));
+    EXPECT_TRUE(tiles(447, 64, 511, true) == narrow(64));
+    EXPECT_TRUE(tiles(448, 64, 512, true) == wide(64));
     EXPECT_TRUE(tiles(1000, 64, 1064, true) == wide(64));
     // Behind the diagonal every query sees every key.
     EXPECT_TRUE(tiles(1000, 64, 256, true) == wide(64));
