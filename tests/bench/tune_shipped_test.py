@@ -30,7 +30,7 @@ if words == ["list", "--targets"]:
 elif words[:2] == ["db", "check"]:
     for line in Path(words[2]).read_text().splitlines():
         record = json.loads(line)
-        print(f"  {{answers['state']:<11}}{{record['config']}} at {{' '.join(record['sizes'])}} on {{cpu}}, 1 thread, measure, 2026-01-01 for x")
+        print(f"  {{answers['state']:<11}}{{record['config']}} at {{' '.join(record['sizes'])}} on {{cpu}}, 1 thread, {{record['effort']}}, 2026-01-01 for x")
 else:
     with (folder / "log").open("a") as log:
         log.write(json.dumps(words) + "\\n")
@@ -43,9 +43,12 @@ else:
         Path(after("--json")).write_text(json.dumps(answers[kind]))
         sys.exit(1)
     key = lambda sizes: [int(number) for number in re.findall(r"\\d+", sizes)]
-    record = {{"config": layer, "sizes": sorted((p.split(":")[1] for p in problems), key=key), "n": answers.get("n")}}
-    with Path(after("--db")).open("a") as database:
-        database.write(json.dumps(record) + "\\n")
+    record = {{"config": layer, "sizes": sorted((p.split(":")[1] for p in problems), key=key), "n": answers.get("n"),
+              "effort": after("--effort")}}
+    database = Path(after("--db"))
+    kept = database.read_text().splitlines() if database.exists() else []
+    kept = [line for line in kept if json.loads(line)["config"] != layer]
+    database.write_text("\\n".join([*kept, json.dumps(record)]) + "\\n")
 """
 
 
@@ -128,6 +131,18 @@ class TuneShipped(unittest.TestCase):
         self.answers["state"] = "unverified"
         self.run_script(*LAYERS)
         self.assertEqual(len(self.tuned()), 2)
+
+    def test_tunes_again_with_more_effort_and_not_with_less(self):
+        efforts = lambda: [call[call.index("--effort") + 1] for call in self.calls()]
+        self.assertEqual(self.run_script("--effort", "quick", *LAYERS).returncode, 0)
+        self.assertEqual(efforts(), ["quick"] * 2)
+        self.run_script("--effort", "quick", *LAYERS)
+        self.assertEqual(efforts(), [])
+        self.run_script(LAYERS[0])
+        self.assertEqual(efforts(), ["measure"])
+        self.run_script("--effort", "quick", *LAYERS)
+        self.assertEqual(efforts(), [])
+        self.assertEqual(self.run_script("--effort", "estimate").returncode, 2)
 
     def check(self):
         return self.run_script("--check", LAYERS[0])
