@@ -4,6 +4,7 @@
  * Buffers are in Halide's order here, innermost dimension first; `d` counts the features of one head, `i` queries,
  * `j` keys, `m` rows (tokens), `k` the inner dimension of a projection, `n` columns of a weight panel. Every buffer
  * has min 0 in every dimension; stride 1 in its first dimension and any strides in the others unless said otherwise.
+ * A library's kernels for CPUs trust the runtime with all of that.
  */
 #ifndef ATTNC_KERNEL_ABI_H
 #define ATTNC_KERNEL_ABI_H

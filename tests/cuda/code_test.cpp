@@ -75,6 +75,7 @@ std::vector<Kernel> race_free_kernels() {
     return {{ATTNC_KERNEL_PROJECT_HEADS, kProblem, kConfig, "project_heads.register_state:0"},
             {ATTNC_KERNEL_ATTEND, kProblem, kConfig, "attend.register_state:0"},
             {ATTNC_KERNEL_ATTEND_GUARDED, kProblem, kConfig, "attend_masked.register_state:0"},
+            {ATTNC_KERNEL_ATTEND_DECODE, kProblem, kConfig, "attend_decode.register_state:0"},
             {ATTNC_KERNEL_ATTEND_PROBS, kProblem, kConfig, "attend_probs.register_state:0"},
             {ATTNC_KERNEL_ATTEND_SCORES, kProblem, kConfig, "attend_probs.register_state:0"}};
 }
