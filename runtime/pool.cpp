@@ -1,8 +1,10 @@
 // A ready executor: worker threads that wait for tasks, first for a short time awake, then asleep.
 #include <immintrin.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstring>
@@ -39,9 +41,11 @@ namespace {
 
 constexpr int64_t kMaxThreads = 1024;
 
-// How often a thread looks before it sleeps: about 20 microseconds, the time between two stages of a small
-// layer. More would only take time from others where threads outnumber cores.
-constexpr int kLooks = 500;
+// How long a thread looks before it sleeps. Being woken takes some 50 microseconds on a virtual machine, so that a stage's
+// last tasks are waited for awake, but for long ones: others may want the core. Between two stages of a layer pass some
+// microseconds.
+constexpr int64_t kNanosecondsOfTasks = 1000000, kNanosecondsBetween = 20000;
+constexpr int kLooksBetweenTimes = 16;
 
 // Threads don't survive fork. The child counts a generation on, and a pool of an earlier one runs on its
 // caller.
@@ -81,11 +85,33 @@ bool has_news(const attnc_pool& pool) {
            pool.stop.load(std::memory_order_seq_cst) != 0;
 }
 
-void wait_for_work(attnc_pool& pool) {
-    for (int i = 0; i < kLooks; ++i) {
-        if (has_news(pool)) return;
-        _mm_pause();
+int64_t nanoseconds() {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// Looks until `done`; false when it is time to sleep.
+template <typename Done>
+bool look_awake(const attnc_pool& pool, Done done) {
+    const int64_t begin = nanoseconds();
+    int64_t running = begin;  // when tasks were last seen to run
+    for (;;) {
+        for (int i = 0; i < kLooksBetweenTimes; ++i) {
+            if (done()) return true;
+            _mm_pause();
+        }
+        const int64_t now = nanoseconds();
+        const bool runs = pool.unfinished.load(std::memory_order_relaxed) > 0;
+        if (runs && now - begin < kNanosecondsOfTasks) running = now;
+        if (now - running > kNanosecondsBetween) return false;
+        if (now - begin > kNanosecondsBetween)
+            sched_yield();  // where threads outnumber cores, to one that works
     }
+}
+
+void wait_for_work(attnc_pool& pool) {
+    if (look_awake(pool, [&] { return has_news(pool); })) return;
     pthread_mutex_lock(&pool.mutex);
     pool.sleepers.fetch_add(1, std::memory_order_seq_cst);
     while (!has_news(pool)) pthread_cond_wait(&pool.work_condition, &pool.mutex);
@@ -113,10 +139,7 @@ void wake_workers(attnc_pool& pool, int64_t tasks) {
 }
 
 void wait_for_tasks(attnc_pool& pool) {
-    for (int i = 0; i < kLooks; ++i) {
-        if (pool.unfinished.load(std::memory_order_acquire) == 0) return;
-        _mm_pause();
-    }
+    if (look_awake(pool, [&] { return pool.unfinished.load(std::memory_order_acquire) == 0; })) return;
     pthread_mutex_lock(&pool.mutex);
     pool.caller_sleeps.store(1, std::memory_order_seq_cst);
     while (pool.unfinished.load(std::memory_order_seq_cst) != 0) {
