@@ -114,7 +114,7 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     };
     driver.told = [&](const Search& at, const Trial& trial, const TrialResult& result, bool from_journal) {
         const bool improved = at.best() == trial.candidate;
-        note_kernel(part, result, improved);
+        if (trial.repeat > 0) note_kernel(part, result, improved);
         if (listener_.trial) {
             listener_.trial({part.part.name, space.text(trial.candidate), trial.level, trial.repeat, result,
                              incumbent_ratio, at.best_ratio(), improved, from_journal, at.trials(),
@@ -128,6 +128,11 @@ bool Session::tune_part(const TunedPart& part, size_t parts_left) {
     const bool finished = run_search(search, journal_, driver, part_deadline);
     bench_.prepare({});
     take(part, space.schedule(search.best()));
+    if (!kernels_.contains(part.part.name) && !deadline_.passed()) {
+        const Trial itself = {
+            .id = 0, .candidate = search.best(), .incumbent = search.best(), .level = 0, .repeat = 1};
+        note_kernel(part, trials_.measure(part, space, itself), false);
+    }
     if (unkept_ && current_ != request_.start) keep_record();
     if (listener_.part_ends)
         listener_.part_ends(part, space.text(search.best()), search.best_ratio(), finished);

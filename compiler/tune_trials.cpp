@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "compiler/brief_sizes.h"
 #include "compiler/hash.h"
 #include "compiler/tune_efforts.h"
 #include "runtime/kernel_abi.h"
@@ -58,6 +59,11 @@ std::string deciding_text(const TunedPart& part, const CpuSchedule& schedule) {
     std::string text;
     for (const int kernel : kernels) text += to_string(schedule, kernel) + ";";
     return text;
+}
+
+// What may take the incumbent's place is measured at the part's own sizes before it does.
+std::vector<Sizes> sizes_of(const TunedPart& part, const Trial& trial) {
+    return trial.repeat > 0 ? part.sizes : brief_sizes(part.work, part.sizes);
 }
 
 // The layer as far as the part's calls know of it. On one thread attention does for each head what it does for the others,
@@ -115,11 +121,12 @@ MeasureRequest Trials::request(const CpuSchedule& candidate, const CpuSchedule& 
 TrialResult Trials::measure(const TunedPart& part, const SearchSpace& space, const Trial& trial) const {
     const CpuSchedule candidate = space.schedule(trial.candidate);
     if (const BuiltSchedule built = bench_.built(candidate); !built.fault.empty()) return {{}, built.fault};
-    MeasureRequest asked = request(candidate, space.schedule(trial.incumbent), "the incumbent", part.sizes);
+    const std::vector<Sizes> sizes = sizes_of(part, trial);
+    MeasureRequest asked = request(candidate, space.schedule(trial.incumbent), "the incumbent", sizes);
     asked.work = part.work;
     // What may take the incumbent's place is right at other sizes too, as is what has bits of its own.
     asked.verified_calls = trial.repeat > 0 || !asked.same_bits ? kVerifiedCalls : 0;
-    asked.seconds = level_seconds(trial.level) / std::sqrt(static_cast<double>(part.sizes.size()));
+    asked.seconds = level_seconds(trial.level) / std::sqrt(static_cast<double>(sizes.size()));
     asked.fewest_rounds = level_rounds(trial.level);
     asked.give_up_above = kGiveUpAbove;
     TrialResult result = trial_result(bench_.measure(asked));
@@ -135,7 +142,7 @@ std::string Trials::key(const TunedPart& part, const SearchSpace& space, const T
     std::string all = fmt::format("{} {} {} {} {} {} {} {} {}", bench_.versions.identity, layer,
                                   setup_.target, setup_.threads, machine.cpu, machine.l1d_bytes,
                                   machine.l2_bytes, static_cast<int>(part.work), name);
-    for (const Sizes& size : part.sizes) all += " " + to_string(size);
+    for (const Sizes& size : sizes_of(part, trial)) all += " " + to_string(size);
     all += fmt::format(" {} {} {} {} {}", deciding_text(part, space.schedule(trial.candidate)),
                        deciding_text(part, space.schedule(trial.incumbent)), level_seconds(trial.level),
                        level_rounds(trial.level), trial.repeat);

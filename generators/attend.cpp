@@ -113,14 +113,12 @@ private:
     GeneratorInput<int32_t>* own_key_ = nullptr;
 };
 
-// Without masks.
+// Forms with values. Outputs, which are the same for all, have to stand behind all inputs.
 template <typename T>
-class PlainGenerator : public AttendGenerator<T> {
+class ContextGenerator : public AttendGenerator<T> {
 public:
     template <typename U>
     using In = typename AttendGenerator<T>::template Input<U>;
-    template <typename U>
-    using Out = typename AttendGenerator<T>::template Output<U>;
 
     In<Buffer<float, 2>> q{"q"};  // (d, i)
     In<Buffer<float, 2>> k{"k"};  // (d, j)
@@ -132,17 +130,32 @@ public:
     In<uint64_t> ahead_k{"ahead_k"};
     In<uint64_t> ahead_v{"ahead_v"};
     In<uint64_t> ahead_context{"ahead_context"};
+
+protected:
+    template <typename Context>
+    AttentionInputs context_inputs(const AttendParams& params, Context& context) {
+        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
+        this->add_values(in, v);
+        if (this->asks_ahead(params))
+            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
+        return in;
+    }
+};
+
+// Without masks.
+template <typename T>
+class PlainGenerator : public ContextGenerator<T> {
+public:
+    template <typename U>
+    using Out = typename AttendGenerator<T>::template Output<U>;
+
     Out<Buffer<float, 2>> context{"context"};      // (d, i)
     Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
 protected:
     void generate_plain(const AttendParams& params) {
         this->check_there(params.rows);
-        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
-        this->add_values(in, v);
-        if (this->asks_ahead(params))
-            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
-        this->finish(in, params, context, row_stats);
+        this->finish(this->context_inputs(params, context), params, context, row_stats);
     }
 };
 
@@ -162,23 +175,13 @@ public:
 };
 
 template <typename T>
-class MaskedGenerator : public AttendGenerator<T> {
+class MaskedGenerator : public ContextGenerator<T> {
 public:
     template <typename U>
     using In = typename AttendGenerator<T>::template Input<U>;
     template <typename U>
     using Out = typename AttendGenerator<T>::template Output<U>;
 
-    In<Buffer<float, 2>> q{"q"};  // (d, i)
-    In<Buffer<float, 2>> k{"k"};  // (d, j)
-    In<Buffer<float, 2>> v{"v"};  // (d, j)
-    In<float> qk_scale{"qk_scale"};
-    In<int32_t> first_key{"first_key"};
-    In<int32_t> last_key{"last_key"};
-    In<uint64_t> ahead_q{"ahead_q"};
-    In<uint64_t> ahead_k{"ahead_k"};
-    In<uint64_t> ahead_v{"ahead_v"};
-    In<uint64_t> ahead_context{"ahead_context"};
     In<Buffer<float, 1>> key_bias{"key_bias"};        // (j)
     In<Buffer<float, 2>> bias{"bias"};                // (j, i)
     In<Buffer<uint8_t, 2>> keep_mask{"keep_mask"};    // (j, i)
@@ -192,10 +195,7 @@ public:
 
 protected:
     void generate_masked(const AttendParams& params, bool guarded) {
-        AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
-        this->add_values(in, v);
-        if (this->asks_ahead(params))
-            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
+        AttentionInputs in = this->context_inputs(params, context);
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         in.guarded = guarded;
         this->finish(in, params, context, row_stats);
