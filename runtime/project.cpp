@@ -197,18 +197,20 @@ bool project_out(const Wave& wave, const Projection& p, const Part& part, const 
 bool project(const Wave& wave, const Projection& p, const Part& part, const Stretch& s, Worker& worker,
              const char** refused) {
     const attnc_layout& l = wave.layer.layout;
-    const int64_t whole = p.heads_out ? whole_tile_rows(s.count, l.tile_rows, l.tail_rows)
-                                      : whole_tile_rows(s.count, l.out_tile_rows, l.out_tail_rows);
-    const Stretch first = {s.item, s.item_row, s.row, whole};
-    const Stretch rest = {s.item, s.item_row + whole, s.row + whole, s.count - whole};
-    const auto run = [&](const Stretch& rows, int heads_kernel, int out_kernel) {
-        if (rows.count == 0) return true;
+    const RowSteps steps = p.heads_out ? row_steps(s.count, l.tile_rows, l.tail_rows)
+                                       : row_steps(s.count, l.out_tile_rows, l.out_tail_rows);
+    Stretch rest = s;
+    const auto run = [&](int64_t count, int heads_kernel, int out_kernel) {
+        if (count == 0) return true;
+        const Stretch rows = {rest.item, rest.item_row, rest.row, count};
+        rest = {rest.item, rest.item_row + count, rest.row + count, rest.count - count};
         *refused = name_of_kernel(p.heads_out ? heads_kernel : out_kernel);
         return p.heads_out ? project_heads(wave, p, part, rows, heads_kernel, worker)
                            : project_out(wave, p, part, rows, out_kernel, worker);
     };
-    return run(first, ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT) &&
-           run(rest, ATTNC_KERNEL_PROJECT_HEADS_TAIL, ATTNC_KERNEL_PROJECT_OUT_TAIL);
+    return run(steps.whole, ATTNC_KERNEL_PROJECT_HEADS, ATTNC_KERNEL_PROJECT_OUT) &&
+           run(steps.tails, ATTNC_KERNEL_PROJECT_HEADS_TAIL, ATTNC_KERNEL_PROJECT_OUT_TAIL) &&
+           run(steps.few, ATTNC_KERNEL_PROJECT_HEADS_TAIL, ATTNC_KERNEL_PROJECT_OUT_TAIL);
 }
 
 // One head at a time, so that no stride between heads is too large for a kernel.

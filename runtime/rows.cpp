@@ -66,17 +66,19 @@ Stretch stretch_at(const Rows& rows, int64_t row, int64_t end) {
     return stretch;
 }
 
-int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail) {
-    int64_t fewest = divide_up(rows, tile) * tile, whole = rows;
-    for (int64_t tails = 1; tail > 0 && fewest > rows && (tails - 1) * tail < rows; ++tails) {
-        const int64_t rest = most(rows - tails * tail, 0), made = divide_up(rest, tile) * tile + tails * tail;
-        if (made < fewest) fewest = made, whole = rest;
+RowSteps row_steps(int64_t rows, int64_t tile, int64_t tail) {
+    RowSteps best = {rows, 0, 0, divide_up(rows, tile) * tile};
+    const int64_t most_few = tail > ATTNC_FEW_ROWS ? least(rows, ATTNC_FEW_ROWS) : 0;
+    for (int64_t few = 0; few <= most_few; ++few) {
+        for (int64_t steps = 0; best.made > rows; ++steps) {
+            const int64_t tails = least(steps * tail, rows - few), whole = rows - few - tails;
+            const int64_t made =
+                divide_up(whole, tile) * tile + steps * tail + (few > 0 ? ATTNC_FEW_ROWS : 0);
+            if (made < best.made) best = {whole, tails, few, made};
+            if (whole == 0 || tail == 0) break;
+        }
     }
-    for (int64_t few = 1; tail > ATTNC_FEW_ROWS && few <= least(rows, ATTNC_FEW_ROWS); ++few) {
-        const int64_t made = divide_up(rows - few, tile) * tile + ATTNC_FEW_ROWS;
-        if (made < fewest) fewest = made, whole = rows - few;
-    }
-    return whole;
+    return best;
 }
 
 }  // namespace attnc

@@ -50,8 +50,12 @@ int64_t chunk_begin(const Rows& rows, int64_t chunk);
 // The stretch that begins at `row` and ends before `end`.
 Stretch stretch_at(const Rows& rows, int64_t row, int64_t end);
 
-// How many of `rows` go to a kernel with steps of `tile` rows and how many, the rest, to its tail kernel, so that their
-// steps overhang least: steps of `tail` rows, or one of ATTNC_FEW_ROWS. tail 0: all go to the first.
-int64_t whole_tile_rows(int64_t rows, int64_t tile, int64_t tail);
+// Rows, in this order, that go to a kernel with steps of `tile` rows, to its tail kernel in steps of `tail`, and to that in its
+// one step of ATTNC_FEW_ROWS; and how many are made with those that steps overhang.
+struct RowSteps {
+    int64_t whole, tails, few, made;
+};
+// With the fewest made. tail 0: all go to the first.
+RowSteps row_steps(int64_t rows, int64_t tile, int64_t tail);
 
 }  // namespace attnc

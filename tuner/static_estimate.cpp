@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runtime/kernel_abi.h"
+#include "runtime/rows.h"
 #include "support/random.h"
 
 namespace attnc {
@@ -35,16 +36,9 @@ double cache_factor(double bytes, int64_t cache_bytes) {
     return bytes <= share ? 1 : 1 + 0.25 * std::min(std::log2(bytes / share) + 1, 4.0);
 }
 
-// Rows computed over rows there, with a tile and a smaller one that together make up any number.
+// Rows computed over rows there.
 double row_waste(int64_t rows, int64_t tile, int64_t tail) {
-    int64_t computed = round_up(rows, tile);
-    for (int64_t whole = 0; tail > 0 && whole <= rows / tile + 1; ++whole) {
-        const int64_t rest = std::max<int64_t>(rows - whole * tile, 0);
-        const bool few = rest <= ATTNC_FEW_ROWS && tail > ATTNC_FEW_ROWS;
-        computed = std::min(computed, whole * tile + (few ? std::min<int64_t>(rest, 1) * ATTNC_FEW_ROWS
-                                                          : round_up(rest, tail)));
-    }
-    return as_double(computed) / as_double(std::max<int64_t>(rows, 1));
+    return as_double(row_steps(rows, tile, tail).made) / as_double(std::max<int64_t>(rows, 1));
 }
 
 struct Situation {
