@@ -9,12 +9,11 @@ namespace attnc {
 // Rows of `count` values, `stride` apart.
 struct ValueRows {
     const float* data;
-    int64_t count;
-    int64_t rows = 1, stride = 0;
+    int64_t count, rows, stride;
 };
 
 // Whether any value is infinite or NaN. `features`: the ATTNC_CPU_* that may be used.
-bool any_nonfinite(const ValueRows& rows, int64_t features = 0);
+bool any_nonfinite(const ValueRows& rows, int64_t features);
 
 // The bits of -infinity, which drops a key where it is a bias.
 inline constexpr uint32_t kMinusInfinity = 0xff800000;

@@ -1,7 +1,7 @@
 #include "runtime/weights.h"
 
+#include "runtime/arithmetic.h"
 #include "runtime/check.h"
-#include "runtime/nonfinite.h"
 
 namespace attnc {
 namespace {
@@ -136,7 +136,7 @@ attnc_status check_sink(attnc_error* error, const attnc_config& c, const attnc_w
     if (!given(w.sink)) return ATTNC_OK;
     ATTNC_TRY(check_vector(error, "sink", w.sink, {"num_heads", c.num_heads}, &result->sink));
     for (int64_t head = 0; head < c.num_heads; ++head) {
-        if (any_nonfinite({result->sink + head, 1}))
+        if (!is_finite(result->sink[head]))
             return fail(error, ATTNC_BAD_VALUE, {"sink[", head, "] is not finite"});
     }
     return ATTNC_OK;
@@ -152,7 +152,7 @@ attnc_status check_alibi(attnc_error* error, const attnc_config& c, const attnc_
     ATTNC_TRY(check_vector(error, "alibi_slopes", w.alibi_slopes, {"num_heads", c.num_heads},
                            &result->alibi_slopes));
     for (int64_t head = 0; head < c.num_heads; ++head) {
-        if (any_nonfinite({result->alibi_slopes + head, 1}))
+        if (!is_finite(result->alibi_slopes[head]))
             return fail(error, ATTNC_BAD_VALUE, {"alibi_slopes[", head, "] is not finite"});
         if (result->alibi_slopes[head] < 0)
             return fail(error, ATTNC_BAD_VALUE, {"alibi_slopes[", head, "] is negative, wanted 0 or more"});
