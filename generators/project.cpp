@@ -4,6 +4,7 @@
 #include "generators/library_generator.h"
 #include "generators/register_kernel.h"
 #include "schedules/cpu/ahead.h"
+#include "schedules/cpu/in_line.h"
 #include "schedules/cpu/projection.h"
 #include "stages/projection.h"
 
@@ -53,9 +54,10 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        const ProjectionTiles tiles({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-                                     this->asked_of(weights, params, panel)},
-                                    static_cast<int>(params.rows), tail);
+        const ProjectionTiles tiles(
+            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+             steps_in_line(this->get_target()), this->asked_of(weights, params, panel)},
+            static_cast<int>(params.rows), tail);
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
         y(n, a, m, c, h) = tiles.sums(n + head * a, m, c + y.dim(3).extent() * h);
         schedule_project_heads(tiles, y, {n, a, m, c, h}, head, heads, this->get_target());
@@ -97,9 +99,10 @@ protected:
         weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
         bias_vector.dim(1).set_stride(panel);
 
-        const ProjectionTiles tiles({x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-                                     this->asked_of(weights, params, panel)},
-                                    static_cast<int>(params.rows), tail);
+        const ProjectionTiles tiles(
+            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
+             steps_in_line(this->get_target()), this->asked_of(weights, params, panel)},
+            static_cast<int>(params.rows), tail);
         const Var n("n"), m("m");
         out(n, m) = tiles.sums(n % panel, m, n / panel);
         schedule_project_out(tiles, out, {n, m}, panel, this->get_target());

@@ -16,6 +16,7 @@ struct ProjectionInputs {
     Halide::Func bias_vector;   // (n, p)
     Halide::Expr depth, count;  // extents of k and m
     int panel = 0;              // extent of n
+    int in_line = 1;            // steps of k that stand in line
     // Of weights, whose panels lie one after another; undefined: nothing is asked for ahead.
     Halide::Expr address = {};
 };
@@ -25,25 +26,36 @@ struct ProjectionInputs {
 // weights.
 struct Projection {
     Halide::Var n{"n"}, m{"m"}, p{"p"}, t{"t"};
-    Halide::RDom k;      // over the inner dimension
+    Halide::RDom k;      // over the inner dimension: x in line, y
+    Halide::RDom rest;   // over what is left of it; undefined: nothing ever
     Halide::Func rows;   // x, with rows past the last one repeating it: tiles may overhang
-    Halide::Func ahead;  // (k, t, p): 0, and asks for memory that is needed soon after step k of row tile t
+    Halide::Func ahead;  // (s, t, p): 0, and asks for memory that is needed soon after steps s of row tile t
     Halide::Func sums;
-    int tile;  // rows that share a step of k
+    int tile;     // rows that share a step of k
+    int in_line;  // steps of k
 
     Projection(const ProjectionInputs& in, int tile_rows)
-        : k(0, in.depth, "k"), rows("rows"), ahead("ahead"), sums("sums"), tile(tile_rows) {
+        : k({{0, in.in_line}, {0, in.depth / in.in_line}}, "k"),
+          rows("rows"),
+          ahead("ahead"),
+          sums("sums"),
+          tile(tile_rows),
+          in_line(in.in_line) {
         using namespace Halide;
         Var feature("feature");
         rows(feature, m) = in.x(feature, unsafe_promise_clamped(min(m, in.count - 1), 0, in.count - 1));
 
         sums(n, m, p) = in.bias_vector(n, p);
-        Expr from = k;
+        Expr step = k.y * in_line + k.x, from = step;
         if (in.address.defined()) {
             define_ahead(in);
-            from = unsafe_promise_clamped(k + ahead(k, m / tile, p), 0, in.depth - 1);
+            from = unsafe_promise_clamped(step + ahead(k.y, m / tile, p), 0, in.depth - 1);
         }
-        sums(n, m, p) += in.weights(n, from, p) * rows(k, m);
+        sums(n, m, p) += in.weights(n, from, p) * rows(step, m);
+        if (in_line == 1) return;
+        rest = RDom(0, in.depth % in_line, "rest");
+        Expr last = in.depth / in_line * in_line + rest;
+        sums(n, m, p) += in.weights(n, last, p) * rows(last, m);
     }
 
 private:
@@ -53,7 +65,7 @@ private:
     void define_ahead(const ProjectionInputs& in) {
         using namespace Halide;
         constexpr int kMostHalvings = 5, kStepsAhead = 64;
-        Var step("step");
+        Var steps("steps");
         const int lines = in.panel * static_cast<int>(sizeof(float)) / kLineBytes;  // of a step
         Expr tiles = in.count / tile, halvings = 0;
         for (int by = 1; by <= kMostHalvings; by++) halvings += cast<int>(tiles >= (lines << by));
@@ -62,9 +74,11 @@ private:
         Expr first =
             cast<uint64_t>(p) * cast<uint64_t>(panel_lines) +
             cast<uint64_t>(select(single, kStepsAhead * lines, panel_lines + ((t * in.depth) >> halvings)));
-        // In bytes: any of a line asks for all of it.
-        Expr place = (step * (select(single, lines, 1) * kLineBytes)) >> halvings;
-        ahead(step, t, p) = prefetch(in.address + first * kLineBytes + cast<uint64_t>(place));
+        Expr apart = cast<uint64_t>(select(single, lines, 1) * kLineBytes);
+        Expr group = cast<uint64_t>(select(single, steps, steps >> halvings));
+        Expr place = in.address + first * kLineBytes + group * (apart * in_line), all = 0;
+        for (int step = 0; step < in_line; step++) all += prefetch(place + step * apart);
+        ahead(steps, t, p) = all;
     }
 };
 

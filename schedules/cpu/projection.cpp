@@ -22,12 +22,21 @@ void schedule_sums(Projection& s, const Func& consumer, const Var& at, int rows,
         .unroll(s.m);
     s.sums.update()
         .split(s.n, s.n, lane_u, vector)
-        .reorder(lane_u, s.n, s.m, s.k.x, s.p)
+        .reorder(lane_u, s.n, s.m, s.k.x, s.k.y, s.p)
         .vectorize(lane_u)
         .unroll(s.n)
-        .unroll(s.m);
+        .unroll(s.m)
+        .unroll(s.k.x);
+    if (s.rest.defined()) {
+        s.sums.update(1)
+            .split(s.n, s.n, lane_u, vector)
+            .reorder(lane_u, s.n, s.m, s.rest.x, s.p)
+            .vectorize(lane_u)
+            .unroll(s.n)
+            .unroll(s.m);
+    }
     if (s.ahead.defined()) {
-        s.ahead.compute_at(s.sums, s.k.x)
+        s.ahead.compute_at(s.sums, s.k.y)
             .store_in(MemoryType::Stack)
             .bound_extent(s.t, 1)
             .bound_extent(s.p, 1);
