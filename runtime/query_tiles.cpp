@@ -7,7 +7,7 @@ namespace {
 
 // Along a diagonal a tile scores half a square of pairs in vain. With fewer keys than these that costs more than the
 // broadcasts of a narrower one, of which each serves fewer queries.
-constexpr int64_t kNarrowDiagonal = 512, kSingleDiagonal = 256;
+constexpr int64_t kNarrowDiagonal = 512;
 
 }  // namespace
 
@@ -19,7 +19,6 @@ QueryTiles next_query_tiles(const attnc_layer& layer, const QueryRange& range, i
     if (narrow >= rows) return {ATTNC_KERNEL_ATTEND_NARROW, rows};
     const int64_t keys = end - first;
     if (narrow > 0 && keys < kNarrowDiagonal && !sees_all(range, first, end)) {
-        if (single > 0 && keys < kSingleDiagonal) return {ATTNC_KERNEL_ATTEND_SINGLE, rows};
         const int64_t whole = rows - rows % narrow;
         return {ATTNC_KERNEL_ATTEND_NARROW, rows - whole > single ? rows : whole};
     }

@@ -34,7 +34,6 @@ TEST(KernelForms, FollowTheSchedule) {
                     "project_out_tail: the last rows in steps of 5, where fewer overhang then",
                     "attend_decode: items of up to 8 queries", "attend_single: 1 to 16 queries of an item",
                     "attend_narrow: 17 to 48 queries of an item", "attend: 49 and more queries of an item",
-                    "attend_single: any number of queries on a diagonal with up to 255 keys",
                     "attend_narrow: any number of queries on a diagonal with up to 511 keys"));
     EXPECT_THAT(forms("d512_h8_f32_noin_noout", kAvx2), ElementsAre("attend: 1 and more queries of an item"));
 }
@@ -44,9 +43,8 @@ TEST(AttentionAt, NamesEveryKernelThatACallMayRun) {
     EXPECT_THAT(at("d512_h8_f32:b1_q128_kv128", kAvx512), ElementsAre("attend"));
     EXPECT_THAT(at("d512_h8_f32:b1_q33_kv64", kAvx512), ElementsAre("attend_narrow", "attend_single"));
     EXPECT_THAT(at("d512_h8_f32:b1_q65_kv65", kAvx512), ElementsAre("attend", "attend_single"));
-    EXPECT_THAT(at("d512_h8_f32_causal:b1_q128_kv128", kAvx512), ElementsAre("attend_single"));
-    EXPECT_THAT(at("d512_h8_f32_causal:b1_q1024_kv1024", kAvx512),
-                ElementsAre("attend", "attend_narrow", "attend_single"));
+    EXPECT_THAT(at("d512_h8_f32_causal:b1_q128_kv128", kAvx512), ElementsAre("attend_narrow"));
+    EXPECT_THAT(at("d512_h8_f32_causal:b1_q1024_kv1024", kAvx512), ElementsAre("attend", "attend_narrow"));
     EXPECT_THAT(at("d512_h8_f32_cache:b1_q8_kv1024", kAvx512), ElementsAre("attend_decode"));
     EXPECT_THAT(at("d512_h8_f32_cache:b1_q9_kv1024", kAvx512), ElementsAre("attend_single"));
     EXPECT_THAT(at("d512_h8_f32:b1_q65_kv65", kAvx2), ElementsAre("attend"));

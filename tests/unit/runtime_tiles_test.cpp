@@ -67,8 +67,8 @@ TEST(NextQueryTiles, FitTheQueriesThatAreLeft) {
     EXPECT_TRUE(tiles(0, 64, 500, false) == wide(64));
     EXPECT_TRUE(tiles(0, 197, 500, false) == wide(192));
     // Along a diagonal, unless there are many keys.
-    EXPECT_TRUE(tiles(0, 64, 64, true) == single(64));
-    EXPECT_TRUE(tiles(191, 64, 255, true) == single(64));
+    EXPECT_TRUE(tiles(0, 64, 64, true) == narrow(64));
+    EXPECT_TRUE(tiles(0, 16, 16, true) == single(16));
     EXPECT_TRUE(tiles(192, 64, 256, true) == narrow(64));
     EXPECT_TRUE(tiles(230, 70, 300, true) == narrow(64));
     EXPECT_TRUE(tiles(210, 90, 300, true) == narrow(90));
