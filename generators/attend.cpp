@@ -96,7 +96,7 @@ protected:
         context.dim(1).set_bounds(0, in.queries);
         this->row_statistics(row_stats);
         row_stats.dim(0).set_bounds(0, in.queries);
-        AttentionTwoPass stage(in, attention_tile(params));
+        AttentionTwoPass stage(in, attention_tile(params, this->get_target()));
         context(stage.d, stage.i) = stage.context(stage.d, stage.i);
         row_stats(stage.i, stage.c) = stage.row_stats(stage.i, stage.c);
         schedule_attend(stage, context, row_stats, params, in.head_dim, static_cast<int>(kernel.v_head_dim),
@@ -243,7 +243,7 @@ protected:
         pairs.dim(0).set_bounds(0, in.keys);
         pairs.dim(1).set_bounds(0, in.queries);
         const AttendParams params = this->cpu_schedule().params.attend_probs;
-        AttentionTwoPass stage(in, attention_tile(params));
+        AttentionTwoPass stage(in, attention_tile(params, this->get_target()));
         pairs(stage.j, stage.i) = value(stage);
         schedule_pairs(stage, pairs, params, in.head_dim, in.tile_kv, this->get_target());
     }

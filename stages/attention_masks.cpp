@@ -10,6 +10,16 @@ namespace attnc {
 
 using namespace Halide;
 
+namespace {
+
+// A byte of it is 0 where that of `word` is not; the others are 0x80.
+Expr bytes_of_zero(const Expr& word) {
+    const Expr all_but_highest(uint32_t{0x7f7f7f7f});
+    return ~(((word & all_but_highest) + all_but_highest) | word | all_but_highest);
+}
+
+}  // namespace
+
 // The block mask's columns from the tile's first visible key to its last; without a block mask all keys at once.
 Expr AttentionTwoPass::run_count(const Expr& tile_number) const {
     Expr columns_seen =
@@ -102,6 +112,12 @@ Expr AttentionTwoPass::is_per_key() const {
     return !is_given(ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS);
 }
 
+Expr AttentionTwoPass::is_kept_by_words() const {
+    const Expr of_pairs =
+        in_.masks->flags & (ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS);
+    return of_pairs == ATTNC_MASK_KEEP || of_pairs == ATTNC_MASK_DROP;
+}
+
 Expr AttentionTwoPass::key_addend(const Expr& key) const {
     return with_alibi(select(is_given(ATTNC_MASK_KEY_BIAS), in_.masks->key_bias(safe_key(key)), 0.0f), key);
 }
@@ -115,36 +131,42 @@ Expr AttentionTwoPass::with_alibi(const Expr& addend, const Expr& key) const {
 
 void AttentionTwoPass::define_addends() {
     const AttentionMasks& m = *in_.masks;
-    const Expr paired = is_given(ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP);
+    const Expr paired = is_given(ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP) && !is_kept_by_words();
     const Expr blocked = is_given(ATTNC_MASK_BLOCKS);
     define_pair_addends();
+    define_words();
 
-    // Of all keys that some query of the tile sees, in whole columns.
-    auto pass = [&](BlockUpdate which, const char* name, const Expr& taken, auto value) {
-        RDom keys({{0, kGranule}, {0, in_.tile_kv / kGranule}}, name);
+    // Of all keys that some query of the tile sees, in whole columns, each of which has `places` numbers.
+    auto pass = [&](BlockUpdate which, const char* name, int places, const Expr& taken, auto value) {
+        RDom keys({{0, places}, {0, in_.tile_kv / kGranule}}, name);
         keys.where(taken);
         keys.where(keys.y >= bounds(kFirstKey, t) / kGranule);
         keys.where(keys.y < ceil_div(bounds(kEndKey, t), kGranule));
         addend_keys[which] = keys;
         Expr key = keys.y * kGranule + keys.x;
-        Expr addend = value(keys, key);
-        block(i, kFirstScore + key, t) = addend;
+        Expr stored = value(keys, key);
+        block(i, kFirstScore + key, t) = stored;
         defined(which);
     };
-    pass(kKeyAddends, "addend_keys", blocked && !paired,
+    pass(kKeyAddends, "addend_keys", kGranule, blocked && !paired,
          [&](const RDom&, const Expr& key) { return key_addend(key); });
-    pass(kPairAddends, "pair_keys", paired, [&](RDom& keys, Expr& key) {
+    pass(kPairAddends, "pair_keys", kGranule, paired, [&](RDom& keys, Expr& key) {
         // Columns that are dropped whole aren't looked at.
         keys.where(!blocked || columns(keys.y, t) != 0);
         key = pair_key(keys.y, keys.x);
         return with_alibi(addend_lanes(i % kQueryLanes, keys.x, i / kQueryLanes, keys.y, t), key);
     });
     const Expr last_column = (in_.keys - 1) / kGranule, last_row = (in_.queries - 1) / kGranule;
-    pass(kBlockAddends, "block_keys", blocked, [&](RDom& keys, const Expr& key) {
+    pass(kBlockAddends, "block_keys", kGranule, blocked, [&](RDom& keys, const Expr& key) {
         keys.where(columns(keys.y, t) != 3);
         Expr row = unsafe_promise_clamped(min((t * tile.rows + i) / kGranule, last_row), 0, last_row);
         Expr column = unsafe_promise_clamped(keys.y, 0, last_column);
         return drop_where(m.key_blocks(column, row) == 0, block(i, kFirstScore + key, t));
+    });
+    pass(kKeptWords, "word_keys", kGranule / kWordKeys, is_kept_by_words(), [&](RDom& words, Expr& key) {
+        key = pair_key(words.y, words.x * kWordKeys + (kWordKeys - 1));
+        Expr word = word_lanes(i % kQueryLanes, words.x, i / kQueryLanes, words.y, t);
+        return reinterpret<float>(select(is_given(ATTNC_MASK_DROP), bytes_of_zero(word), word));
     });
 }
 
@@ -186,6 +208,43 @@ void AttentionTwoPass::define_pair_addends() {
 
     addend_quads(b, c, l, g, n, t) = pair_addends(c, g * kQueryLanes + l + 4 * b, n, t);
     addend_lanes(l, c, g, n, t) = addend_quads(l / 4, c, l % 4, g, n, t);
+}
+
+// As masks lie in memory, four keys to a word, then transposed: a fourth of the numbers that addends would be. Those of a drop
+// mask say what is dropped until they are transposed.
+void AttentionTwoPass::define_words() {
+    const AttentionMasks& m = *in_.masks;
+    Expr whole = in_.keys >= kGranule;
+    Expr query = unsafe_promise_clamped(min(t * tile.rows + i, in_.queries - 1), 0, in_.queries - 1);
+    auto take = [&](const Func& mask, const Expr& stride, int flag) {
+        RDom once(0, 1, "word_once");
+        once.where(is_given(flag));
+        std::vector<Expr> bytes;
+        for (int byte = 0; byte < kWordKeys; byte++) {
+            Expr key = pair_key(n, c * kWordKeys + byte);
+            Expr place = select(whole, unsafe_promise_clamped(key, 0, in_.keys - 1), safe_key(key));
+            bytes.push_back(mask(place + once, query));
+        }
+        mask_words(c, i, n, t) = concat_bits(bytes);
+        word_masks.push_back({.update = mask_words.num_update_definitions() - 1,
+                              .once = once,
+                              .side_by_side = whole && stride == 1});
+    };
+    mask_words(c, i, n, t) = undef<uint32_t>();
+    take(m.keep_mask, m.keep_stride, ATTNC_MASK_KEEP);
+    take(m.drop_mask, m.drop_stride, ATTNC_MASK_DROP);
+    word_quads(b, c, l, g, n, t) = mask_words(c, g * kQueryLanes + l + 4 * b, n, t);
+    word_lanes(l, c, g, n, t) = word_quads(l / 4, c, l % 4, g, n, t);
+}
+
+// Steps go from the first key to the last, and a word lies in the place of the last of its keys: it is read before a score
+// comes there.
+Expr AttentionTwoPass::is_dropped_by_word(const Expr& key) const {
+    Expr first = pair_key(key / kGranule, 0), place = min(key - first, kGranule - 1);
+    Expr row = first + place / kWordKeys * kWordKeys + (kWordKeys - 1);
+    Expr word =
+        reinterpret<uint32_t>(block(i, kFirstScore + unsafe_promise_clamped(row, 0, in_.tile_kv - 1), t));
+    return (word & (Expr(uint32_t{0xff}) << cast<uint32_t>(place % kWordKeys * 8))) == 0;
 }
 
 Expr AttentionTwoPass::with_masks(const Expr& score, const Expr& addend) const {

@@ -48,14 +48,17 @@ void AttentionTwoPass::define_bounds() {
     Expr right_first = max(full_end * steps, left_first);
     bounds(x, t) = mux(x, {first, end, left_first, left_end, full_first, full_end, right_first, right_end});
 
-    if (valued) {
-        Expr group_top = g * tile.context_rows;
-        Expr group_bottom = min(group_top + tile.context_rows, in_.queries) - 1;
-        Expr group_first = clamp(group_top + in_.first_key, 0, in_.keys);
-        Expr group_end = max(min(group_bottom + in_.last_key, in_.keys), group_first);
-        // A tile may overhang the queries by whole groups: those see nothing.
-        group_bounds(x, g) = mux(x, {group_first, select(group_top < in_.queries, group_end, group_first)});
-    }
+    if (!valued) return;
+    Expr group_top = g * tile.context_rows;
+    Expr group_bottom = min(group_top + tile.context_rows, in_.queries) - 1;
+    Expr group_first = clamp(group_top + in_.first_key, 0, in_.keys);
+    Expr seen_end = max(min(group_bottom + in_.last_key, in_.keys), group_first);
+    // A tile may overhang the queries by whole groups: those see nothing.
+    Expr group_end = select(group_top < in_.queries, seen_end, group_first);
+    Expr full_keys = ceil_div(group_first, tile.in_line),
+         full_keys_end = max(group_end / tile.in_line, full_keys);
+    group_bounds(x, g) = mux(x, {group_first, min(full_keys * tile.in_line, group_end), full_keys,
+                                 full_keys_end, max(full_keys_end * tile.in_line, group_first), group_end});
 }
 
 void AttentionTwoPass::define_scores() {
@@ -68,20 +71,23 @@ void AttentionTwoPass::define_scores() {
     queries(l, d, g, t) = quads(l / 4, d, l % 4, g, t);
 
     depth = RDom(0, in_.head_dim, "depth");
-    if (in_.ahead) define_ahead(full_ahead);
-    if (in_.ahead && masked) define_ahead(full_key_ahead);
     auto sums_of = [&](Func& sums, int key_rows, bool exact, const Func& ahead) {
         Expr key = s * key_rows + c;
         Expr row = unsafe_promise_clamped(exact ? key : min(key, in_.keys - 1), 0, in_.keys - 1);
         Expr feature = depth;
         if (ahead.defined())
-            feature = unsafe_promise_clamped(depth + ahead(depth, s, t), 0, in_.head_dim - 1);
+            feature = unsafe_promise_clamped(depth + ahead(depth / tile.in_line, s, t), 0, in_.head_dim - 1);
         sums(i, c, s, t) = 0.0f;
         sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(feature, row);
     };
     sums_of(left_sums, tile.tail_rows, false, Func());
-    sums_of(full_sums, tile.key_rows, true, full_ahead);
-    if (masked) sums_of(full_key_sums, tile.key_rows, true, full_key_ahead);
+    for (const BlockUpdate which : {kFullScores, kFullKeyScores, kFullKeptScores}) {
+        if (which != kFullScores && !masked) continue;
+        FullScores full = {.update = which, .sums = Func("full_sums"), .ahead = {}, .steps = {}};
+        if (in_.ahead) full.ahead = define_ahead();
+        sums_of(full.sums, tile.key_rows, true, full.ahead);
+        full_scores.push_back(full);
+    }
     sums_of(right_sums, tile.tail_rows, false, Func());
 
     block(i, j, t) = undef<float>();
@@ -93,22 +99,27 @@ void AttentionTwoPass::define_scores() {
     auto scores_of = [&](BlockUpdate which, const Func& sums, RDom& steps, int key_rows, TileBound first,
                          TileBound end) {
         steps = span("steps", (in_.tile_kv + key_rows - 1) / key_rows, first, end, t);
-        if (masked && which == kFullScores) steps.where(!is_per_key());
+        if (masked && which == kFullScores) steps.where(!is_per_key() && !is_kept_by_words());
         if (which == kFullKeyScores) steps.where(is_per_key());
+        if (which == kFullKeptScores) steps.where(is_kept_by_words());
         std::vector<Expr> rows, values;
         for (int row = 0; row < key_rows; row++) {
-            Expr score = sums(i, row, steps.x, t);
+            Expr score = sums(i, row, steps.x, t), key = steps.x * key_rows + row;
             if (masked) {
-                Expr key = steps.x * key_rows + row, in_block = block(i, kFirstScore + key, t);
-                score = with_masks(score, which == kFullScores ? in_block
-                                          : which == kFullKeyScores
-                                              ? key_addend(key)
-                                              : select(is_per_key(), key_addend(key), in_block));
+                Expr in_block = block(i, kFirstScore + key, t);
+                score = with_masks(
+                    score, which == kFullScores ? in_block
+                           : which == kFullKeyScores || which == kFullKeptScores
+                               ? key_addend(key)
+                               : select(is_per_key() || is_kept_by_words(), key_addend(key), in_block));
             }
+            if (which == kFullKeptScores) score = drop_where(is_dropped_by_word(key), score);
             if (which == kLeftScores || which == kRightScores) {
-                score = drop_where(!visible(t * tile.rows + i, steps.x * key_rows + row), score);
+                Expr dropped = !visible(t * tile.rows + i, key);
+                if (masked) dropped = dropped || (is_kept_by_words() && is_dropped_by_word(key));
+                score = drop_where(dropped, score);
             }
-            rows.push_back(kFirstScore + steps.x * key_rows + row);
+            rows.push_back(kFirstScore + key);
             values.push_back(score);
         }
         if (valued) {
@@ -123,14 +134,14 @@ void AttentionTwoPass::define_scores() {
         defined(which);
     };
     scores_of(kLeftScores, left_sums, left, tile.tail_rows, kLeftFirst, kLeftEnd);
-    scores_of(kFullScores, full_sums, full, tile.key_rows, kFullFirst, kFullEnd);
-    if (masked) scores_of(kFullKeyScores, full_key_sums, full_key, tile.key_rows, kFullFirst, kFullEnd);
+    for (FullScores& full : full_scores)
+        scores_of(full.update, full.sums, full.steps, tile.key_rows, kFullFirst, kFullEnd);
     scores_of(kRightScores, right_sums, right, tile.tail_rows, kRightFirst, kRightEnd);
 }
 
 // The rows that the next call reads and writes are shared out among the full steps of all tiles, a few lines for each
 // feature; those first that it waits for first.
-void AttentionTwoPass::define_ahead(Func& ahead) {
+Func AttentionTwoPass::define_ahead() const {
     // As many rows as a line has features: a line for each feature of the head.
     constexpr int kRowsOfLines = kLineBytes / static_cast<int>(sizeof(float)), kMostHalvings = 4;
     const int lines = in_.head_dim * static_cast<int>(sizeof(float)) / kLineBytes;  // of a row
@@ -155,12 +166,16 @@ void AttentionTwoPass::define_ahead(Func& ahead) {
     Expr first_row = (min(first, k_steps - 1) * most_rows) >> halvings;
     // All but `d` is the same for all features of a step.
     Expr first_place = rows.address + cast<uint64_t>(cast<int64_t>(first_row) * rows.bytes);
-    Expr line = d >> halvings, all = 0;
-    Expr place = first_place + cast<uint64_t>(cast<int64_t>(line / lines) * rows.bytes) +
-                 cast<uint64_t>(line % lines * kLineBytes);
-    Expr apart = cast<uint64_t>(cast<int64_t>(Expr(kRowsOfLines) >> halvings) * rows.bytes);
-    for (int more = 0; more < asked; more++) all += prefetch(place + more * apart);
+    Expr apart = cast<uint64_t>(cast<int64_t>(Expr(kRowsOfLines) >> halvings) * rows.bytes), all = 0;
+    for (int feature = 0; feature < tile.in_line; feature++) {
+        Expr line = (d >> halvings) * tile.in_line + feature;
+        Expr place = first_place + cast<uint64_t>(cast<int64_t>(line / lines) * rows.bytes) +
+                     cast<uint64_t>(line % lines * kLineBytes);
+        for (int more = 0; more < asked; more++) all += prefetch(place + more * apart);
+    }
+    Func ahead("full_ahead");
     ahead(d, s, t) = all;
+    return ahead;
 }
 
 void AttentionTwoPass::define_context() {
@@ -176,32 +191,44 @@ void AttentionTwoPass::define_context() {
 
     context_sums(d, i, g) = 0.0f;
     // Without runs apart, since sums stay in registers better in a single loop.
-    RDom all_keys(0, in_.tile_kv, "value_keys");
-    if (masked) all_keys.where(!is_given(ATTNC_MASK_BLOCKS));
-    add_values(all_keys);
+    const Expr plain = masked ? !is_given(ATTNC_MASK_BLOCKS) : Expr();
+    auto between = [&](const char* name, int most, int together, GroupBound first, GroupBound end) {
+        RDom steps({{0, together}, {0, most}}, name);
+        if (masked) steps.where(plain);
+        steps.where(steps.y >= group_bounds(first, g) && steps.y < group_bounds(end, g));
+        add_values({steps, true}, steps.y * together + steps.x);
+    };
+    if (in_.guarded) {
+        between("value_keys", in_.tile_kv, 1, kGroupFirst, kGroupEnd);
+    } else {
+        between("left_values", in_.tile_kv, 1, kGroupFirst, kGroupLeftEnd);
+        between("full_values", in_.tile_kv / tile.in_line, tile.in_line, kGroupFullFirst, kGroupFullEnd);
+        between("right_values", in_.tile_kv, 1, kGroupRightFirst, kGroupEnd);
+    }
     if (!masked) return;
-    RDom run_by_run = span("run_value_keys", in_.tile_kv, kFirstKey, kEndKey, tile_of_group());
+    RDom run_by_run = span("run_values", in_.tile_kv, kFirstKey, kEndKey, tile_of_group());
     run_by_run.where(is_given(ATTNC_MASK_BLOCKS));
-    add_values(run_by_run);
+    run_by_run.where(run_by_run.x >= group_bounds(kGroupFirst, g) &&
+                     run_by_run.x < group_bounds(kGroupEnd, g));
+    add_values({run_by_run, false}, run_by_run.x);
 }
 
 Expr AttentionTwoPass::tile_of_group() const { return (g * tile.context_rows) / tile.rows; }
 
-void AttentionTwoPass::add_values(RDom& keys) {
-    keys.where(keys.x >= group_bounds(kFirstKey, g) && keys.x < group_bounds(kEndKey, g));
-    Expr key = unsafe_promise_clamped(keys.x, 0, in_.keys - 1);
+void AttentionTwoPass::add_values(const ValueKeys& keys, const Expr& number) {
+    Expr key = unsafe_promise_clamped(number, 0, in_.keys - 1);
     Expr value = in_.v(d, key);
     if (in_.guarded) {
         const AttentionMasks& m = *in_.masks;
         Expr query = unsafe_promise_clamped(min(i, in_.queries - 1), 0, in_.queries - 1);
-        Expr dropped = !visible(i, keys.x) || (is_given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
+        Expr dropped = !visible(i, number) || (is_given(ATTNC_MASK_BIAS) && is_dropped(m.bias(key, query))) ||
                        (is_given(ATTNC_MASK_KEY_BIAS) && is_dropped(m.key_bias(key))) ||
                        (is_given(ATTNC_MASK_KEEP) && m.keep_mask(key, query) == 0) ||
                        (is_given(ATTNC_MASK_DROP) && m.drop_mask(key, query) != 0) ||
                        (is_given(ATTNC_MASK_BLOCKS) && m.key_blocks(key / kGranule, query / kGranule) == 0);
         value = select(dropped, 0.0f, value);
     }
-    context_sums(d, i, g) += block(i % tile.rows, kFirstScore + keys.x, tile_of_group()) * value;
+    context_sums(d, i, g) += block(i % tile.rows, kFirstScore + number, tile_of_group()) * value;
     value_keys.push_back(keys);
 }
 

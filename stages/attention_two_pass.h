@@ -51,18 +51,21 @@ struct AttentionInputs {
     bool guarded = false;  // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 
-// Rows of `block` before the scores. Where there are masks, what they add to a score stands in its place before it.
+// Rows of `block` before the scores. Where there are masks, what they add to a score stands in its place before it; or, in
+// the place of the last of four keys, what a keep or drop mask says of them, a byte for each.
 enum BlockRow { kRowMax, kRowSum, kRowInverse, kFirstScore };
 
 // Updates of `block`, in order; a form may lack some, and update() gives the numbers of those that are there.
 enum BlockUpdate {
     kSeedMax,
-    kKeyAddends,    // to kBlockAddends: with masks only; without masks of pairs
+    kKeyAddends,    // to kKeptWords: with masks only; without masks of pairs
     kPairAddends,   // with some
     kBlockAddends,  // what a block mask drops
+    kKeptWords,     // with a keep or a drop mask, and nothing else of pairs
     kLeftScores,
     kFullScores,
-    kFullKeyScores,  // with masks only: kFullScores where masks are the same for all queries
+    kFullKeyScores,   // with masks only: kFullScores where masks are the same for all queries
+    kFullKeptScores,  // and after kKeptWords
     kRightScores,
     kSeedSum,  // to kInvert: with values only
     kExp,
@@ -70,11 +73,26 @@ enum BlockUpdate {
     kBlockUpdates
 };
 
-// Updates of `pair_addends` by a mask of pairs.
+// Updates of `pair_addends` or `mask_words` by a mask of pairs.
 struct PairMask {
     int update;
     Halide::RDom once;          // around it
     Halide::Expr side_by_side;  // whether kGranule keys lie so in memory
+};
+
+// Keys of an update of `context_sums`: x within a step, and steps; in line: all of a step at once.
+struct ValueKeys {
+    Halide::RDom keys;
+    bool in_line;
+};
+
+// Scores of steps whose keys all queries of a tile see, by one of several loops of which a call takes one.
+struct FullScores {
+    BlockUpdate update;
+    Halide::Func sums;  // (i, c, s, t)
+    Halide::Func
+        ahead;  // (d, s, t): 0, and asks for memory that the next call reads, at features d; undefined: nothing is known of that
+    Halide::RDom steps;
 };
 
 struct AttentionTwoPass {
@@ -93,27 +111,27 @@ struct AttentionTwoPass {
     Halide::Func key_addends{"key_addends"};    // (c, n): what is added per key
     Halide::Func pair_addends{"pair_addends"};  // (c, i, n, t): and by bias, keep and drop mask
     Halide::Func addend_quads{"addend_quads"},
-        addend_lanes{"addend_lanes"};           // as quads and queries: (l, c, g, n, t)
-    Halide::Func group_bounds{"group_bounds"};  // (x, g): kFirstKey and kEndKey of context_rows queries
+        addend_lanes{"addend_lanes"};       // as quads and queries: (l, c, g, n, t)
+    Halide::Func mask_words{"mask_words"};  // (c, i, n, t): a byte of the mask for each of four keys
+    Halide::Func word_quads{"word_quads"}, word_lanes{"word_lanes"};  // the same of words
+    Halide::Func group_bounds{"group_bounds"};                        // (x, g): GroupBound x
     Halide::Func quads{
         "quads"};  // (b, d, l, g, t): queries l + 4 b of vector g, first step of the transposition
     Halide::Func queries{"queries"};  // (l, d, g, t): scaled queries, transposed
-    Halide::Func left_sums{"left_sums"}, full_sums{"full_sums"}, full_key_sums{"full_key_sums"},
-        right_sums{"right_sums"};  // (i, c, s, t)
-    // (d, s, t): 0, and asks for memory that the next call reads; undefined where nothing is known of that
-    Halide::Func full_ahead{"full_ahead"}, full_key_ahead{"full_key_ahead"};
+    Halide::Func left_sums{"left_sums"}, right_sums{"right_sums"};  // (i, c, s, t)
+    std::vector<FullScores> full_scores;
     Halide::Func block{"block"};                // (i, j, t): BlockRow, then scores, then exponentials
     Halide::Func context_sums{"context_sums"};  // (d, i, g)
 
     Halide::RDom depth;                  // features
     Halide::RDom column_keys, run_keys;  // columns of the block mask, and runs
     // Steps or keys, and with masks runs around them.
-    Halide::RDom left, full, full_key, right;
-    std::array<Halide::RDom, kBlockUpdates> addend_keys;  // (c, n), of kKeyAddends to kBlockAddends
+    Halide::RDom left, right;
+    std::array<Halide::RDom, kBlockUpdates> addend_keys;  // (c, n), of kKeyAddends to kKeptWords
     Halide::RDom key_once;
-    std::vector<PairMask> pair_masks;
+    std::vector<PairMask> pair_masks, word_masks;
     Halide::RDom exp_keys;
-    std::vector<Halide::RDom> value_keys;  // of the updates of context_sums
+    std::vector<ValueKeys> value_keys;  // of the updates of context_sums
 
     AttentionTwoPass(const AttentionInputs& in, const AttentionTile& tile_sizes);
 
@@ -143,19 +161,24 @@ private:
     void define_bounds();
     void define_runs();
     void define_scores();
-    void define_ahead(Halide::Func& ahead);
+    Halide::Func define_ahead() const;
     void define_addends();
     void define_pair_addends();
     Halide::Expr pair_key(const Halide::Expr& column, const Halide::Expr& place) const;
     Halide::Expr safe_key(const Halide::Expr& key) const;  // to read what is per key with
     // Whether all that is added is the same for all queries, but for ALiBi: it needs no place in `block` then.
     Halide::Expr is_per_key() const;
+    // Whether beside that there is a keep or a drop mask, not both: it has words in `block`, a fourth of its rows.
+    Halide::Expr is_kept_by_words() const;
+    void define_words();
+    // Whether key `key` is dropped for lane i by the words in `block`.
+    Halide::Expr is_dropped_by_word(const Halide::Expr& key) const;
     // What is added per key, to the score of lane i.
     Halide::Expr key_addend(const Halide::Expr& key) const;
     Halide::Expr with_alibi(const Halide::Expr& addend, const Halide::Expr& key) const;
     Halide::Expr with_masks(const Halide::Expr& score, const Halide::Expr& addend) const;
     void define_context();
-    void add_values(Halide::RDom& keys);
+    void add_values(const ValueKeys& keys, const Halide::Expr& number);
     Halide::Expr tile_of_group() const;
     Halide::Expr tile_query(const Halide::Expr& local) const;  // row of q for a lane, clamped
 };

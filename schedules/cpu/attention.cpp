@@ -1,5 +1,9 @@
 #include "schedules/cpu/attention.h"
 
+#include <algorithm>
+
+#include "schedules/cpu/in_line.h"
+
 namespace attnc {
 
 using namespace Halide;
@@ -22,13 +26,14 @@ void lanes_side_by_side(Stage stage, const Var& i) {
     stage.split(i, i, lane, kQueryLanes).vectorize(lane).unroll(i);
 }
 
-// `lanes` (l, d, g, ...) from `quads` (b, d, l, g, ...), 16 x 16 at a time.
+// `lanes` (l, d, g, ...) from `quads` (b, d, l, g, ...), 16 queries x `side` numbers of each at a time.
 void schedule_transposition(AttentionTwoPass& s, Func lanes, Func quads, const Var& d, int extent) {
+    const int side = std::min(extent, kQueryLanes);
     const Var d16("d16"), d4("d4"), l4("l4"), run("run");
     lanes.bound(s.l, 0, kQueryLanes)
         .bound(d, 0, extent)
         .bound_extent(s.t, 1)
-        .split(d, d16, d, kQueryLanes)
+        .split(d, d16, d, side)
         .split(d, d, d4, 4)
         .split(s.l, l4, s.l, 4)
         .fuse(l4, d4, run)
@@ -37,7 +42,7 @@ void schedule_transposition(AttentionTwoPass& s, Func lanes, Func quads, const V
         .unroll(s.l);
     quads.compute_at(lanes, d16)
         .store_in(MemoryType::Stack)
-        .bound_extent(d, kQueryLanes)
+        .bound_extent(d, side)
         .bound(s.b, 0, 4)
         .bound(s.l, 0, 4)
         .bound_extent(s.g, 1)
@@ -105,9 +110,40 @@ void schedule_addends(AttentionTwoPass& s) {
     s.addend_quads.bound_extent(s.n, 1);
 }
 
+void schedule_words(AttentionTwoPass& s) {
+    const Var lane("lane");
+    const RDom& words = s.addend_keys[kKeptWords];
+    const int count = kGranule / kWordKeys;
+    s.block.update(s.update(kKeptWords))
+        .split(s.i, s.i, lane, kQueryLanes)
+        .reorder(lane, words.x, words.y, s.i, s.t)
+        .vectorize(lane)
+        .unroll(words.x)
+        .never_partition(words.y);
+    s.mask_words.compute_at(s.block, words.y)
+        .store_in(MemoryType::Stack)
+        .bound(s.c, 0, count)
+        .bound_extent(s.i, kQueryLanes)
+        .bound_extent(s.n, 1)
+        .bound_extent(s.t, 1);
+    for (const PairMask& mask : s.word_masks) {
+        s.mask_words.update(mask.update)
+            .reorder(s.c, s.i, mask.once.x, s.n, s.t)
+            .specialize(mask.side_by_side)
+            .vectorize(s.c)
+            .unroll(s.i);
+    }
+    s.word_lanes.compute_at(s.block, words.y)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.g, 1)
+        .bound_extent(s.n, 1);
+    schedule_transposition(s, s.word_lanes, s.word_quads, s.c, count);
+    s.word_quads.bound_extent(s.n, 1);
+}
+
 // A tile of scores: q_vectors x key_rows accumulators over the features of the head.
 void schedule_sums(AttentionTwoPass& s, Func& sums, BlockUpdate which, const RDom& steps, int lanes,
-                   int key_rows) {
+                   int key_rows, Func ahead = Func()) {
     sums.compute_at(s.block, steps.x)
         .store_in(MemoryType::Stack)
         .bound(s.i, 0, lanes)
@@ -117,12 +153,16 @@ void schedule_sums(AttentionTwoPass& s, Func& sums, BlockUpdate which, const RDo
         .unroll(s.c);
     lanes_side_by_side(Stage(sums), s.i);
     const Var lane("lane");
+    const RVar features("features"), feature("feature");
     sums.update()
         .split(s.i, s.i, lane, kQueryLanes)
-        .reorder(lane, s.i, s.c, s.depth.x, s.s, s.t)
+        .split(s.depth.x, features, feature, s.tile.in_line)
+        .reorder(lane, s.i, s.c, feature, features, s.s, s.t)
         .vectorize(lane)
         .unroll(s.i)
-        .unroll(s.c);
+        .unroll(s.c)
+        .unroll(feature);
+    if (ahead.defined()) ahead.compute_at(sums, features).store_in(MemoryType::Stack);
     const Var block_lane("block_lane");
     s.block.update(s.update(which))
         .split(s.i, s.i, block_lane, kQueryLanes)
@@ -165,23 +205,25 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
         .bound_extent(s.t, 1);
     lanes_side_by_side(s.block.update(s.update(kSeedMax)), s.i);
     schedule_sums(s, s.left_sums, kLeftScores, s.left, lanes, tail_rows);
-    schedule_sums(s, s.full_sums, kFullScores, s.full, lanes, key_rows);
-    if (s.masked) schedule_sums(s, s.full_key_sums, kFullKeyScores, s.full_key, lanes, key_rows);
+    for (FullScores& full : s.full_scores) {
+        schedule_sums(s, full.sums, full.update, full.steps, lanes, key_rows, full.ahead);
+    }
     schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
-    if (s.masked) schedule_addends(s);
-    if (s.full_ahead.defined()) s.full_ahead.compute_at(s.full_sums, s.depth.x).store_in(MemoryType::Stack);
-    if (s.full_key_ahead.defined())
-        s.full_key_ahead.compute_at(s.full_key_sums, s.depth.x).store_in(MemoryType::Stack);
+    if (s.masked) {
+        schedule_addends(s);
+        schedule_words(s);
+    }
 }
 
 }  // namespace
 
-AttentionTile attention_tile(const AttendParams& params) {
+AttentionTile attention_tile(const AttendParams& params, const Target& target) {
     return {.rows = static_cast<int>(params.rows),
             .q_vectors = static_cast<int>(params.q_vectors),
             .key_rows = static_cast<int>(params.key_rows),
             .tail_rows = static_cast<int>(params.tail_rows),
-            .context_rows = static_cast<int>(params.context_rows)};
+            .context_rows = static_cast<int>(params.context_rows),
+            .in_line = steps_in_line(target)};
 }
 
 void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const AttendParams& p, int head_dim,
@@ -212,7 +254,7 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
     // All groups of the tile, those past the queries too: context_sums is computed for them as well.
     s.group_bounds.compute_at(context, tile)
         .store_in(MemoryType::Stack)
-        .bound(s.x, 0, 2)
+        .bound(s.x, 0, kGroupBounds)
         .align_bounds(s.g, static_cast<int>(p.rows) / context_rows)
         .unroll(s.x);
     s.context_sums.compute_at(context, group)
@@ -224,8 +266,13 @@ void schedule_attend(AttentionTwoPass& s, Func context, Func row_stats, const At
     s.context_sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
     for (size_t n = 0; n < s.value_keys.size(); n++) {
         Stage sums = s.context_sums.update(static_cast<int>(n));
-        sums.split(s.d, s.d, sum_lane, vector).vectorize(sum_lane).unroll(s.d).unroll(s.i);
-        order(sums, {sum_lane, s.d, s.i}, s.value_keys[n], s.g);
+        const RDom& keys = s.value_keys[n].keys;
+        sums.split(s.d, s.d, sum_lane, vector)
+            .reorder(sum_lane, s.d, s.i, keys.x, keys.y, s.g)
+            .vectorize(sum_lane)
+            .unroll(s.d)
+            .unroll(s.i);
+        if (s.value_keys[n].in_line) sums.unroll(keys.x);
     }
 
     row_stats.bound(s.c, 0, kRowStats)

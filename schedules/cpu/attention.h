@@ -10,7 +10,7 @@
 namespace attnc {
 
 // The tile that the definitions need, from the parameters.
-AttentionTile attention_tile(const AttendParams& params);
+AttentionTile attention_tile(const AttendParams& params, const Halide::Target& target);
 
 // context (d, i) and row_stats (i, c) as outputs of one loop over tiles of queries.
 void schedule_attend(AttentionTwoPass& stage, Halide::Func context, Halide::Func row_stats,
