@@ -93,6 +93,7 @@ std::vector<TimedResult> time_in_turn(const std::vector<TimedWork>& works, const
     for (size_t round = 0; round < options.fewest_rounds || seconds_since(begin) < options.seconds; ++round) {
         for (Series& series : all) {
             const double before = pool.run(options.probe);
+            for (int i = 0; i < series.work.settling_calls; ++i) series.work.call();
             const double time = series.time_calls();
             const double after = pool.run(options.probe);
             probe_best = std::max({probe_best, before, after});

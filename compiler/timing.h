@@ -35,6 +35,7 @@ struct TimedWork {
     std::string name;
     double operations = 0;  // floating-point, of one call
     std::function<void()> call;
+    int settling_calls = 0;  // at the beginning of each of its turns, not timed
 };
 
 struct TimedResult {

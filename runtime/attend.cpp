@@ -339,9 +339,9 @@ QueryRange range_of(const Wave& wave, int64_t index) {
     return {&item, index / ranges % heads, row, none ? 0 : least(rows, item.q_length - row)};
 }
 
-// What this worker takes next, if the workers take turns.
+// What this worker takes next, if the workers take turns (runtime/stage).
 Ahead ahead_of(const Wave& wave, int64_t index) {
-    const int64_t next = index + wave.plan.concurrency;
+    const int64_t next = index + 1;
     if (next >= pieces_of(wave)) return {};
     const QueryRange range = range_of(wave, next);
     if (range.rows == 0) return {};

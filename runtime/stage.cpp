@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "runtime/arena.h"
+#include "runtime/arithmetic.h"
 #include "runtime/fp_control.h"
 #include "runtime/text.h"
 
@@ -33,9 +34,17 @@ void record_failure(Shared& shared, const attnc_task& task, const char* kernel) 
     }
 }
 
-bool run_one(const Shared& shared, Worker& worker, int64_t index, const char** refused) {
+// Workers take turns, each along a stretch of a list: what a piece of work asks for ahead is wanted by the next one, and heads
+// are attended where they were projected.
+int64_t along_stretch(int64_t turn, int64_t count, int64_t workers) {
+    const int64_t stretch = turn % workers, longer = count % workers;
+    return stretch * (count / workers) + least(stretch, longer) + turn / workers;
+}
+
+bool run_one(const Shared& shared, Worker& worker, int64_t turn, const char** refused) {
     const WorkList* list = shared.lists;
-    while (index >= list->count) index -= list++->count;
+    while (turn >= list->count) turn -= list++->count;
+    const int64_t index = along_stretch(turn, list->count, shared.task_count);
     return list->run(shared.wave, list->data, worker, index, refused);
 }
 
