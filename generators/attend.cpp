@@ -65,7 +65,7 @@ protected:
 
     bool asks_ahead(const AttendParams& params) const {
         const int lanes = this->get_target().template natural_vector_size<float>();
-        return has_room_to_ask(static_cast<int>(params.key_rows * params.q_vectors) * kQueryLanes / lanes);
+        return scores_ask_ahead(static_cast<int>(params.key_rows * params.q_vectors) * kQueryLanes / lanes);
     }
     struct AheadAddresses {
         Expr q, k, v, context;
@@ -96,7 +96,9 @@ protected:
         context.dim(1).set_bounds(0, in.queries);
         this->row_statistics(row_stats);
         row_stats.dim(0).set_bounds(0, in.queries);
-        AttentionTwoPass stage(in, attention_tile(params, this->get_target()));
+        AttentionTile tile = attention_tile(params, this->get_target());
+        if (in.guarded) tile.in_line = 1;  // it runs rarely, and is small instead
+        AttentionTwoPass stage(in, tile);
         context(stage.d, stage.i) = stage.context(stage.d, stage.i);
         row_stats(stage.i, stage.c) = stage.row_stats(stage.i, stage.c);
         schedule_attend(stage, context, row_stats, params, in.head_dim, static_cast<int>(kernel.v_head_dim),

@@ -20,7 +20,8 @@ protected:
     template <typename Weights>
     Expr asked_of(Weights& weights, const ProjectParams& params, int panel) const {
         const int lanes = this->get_target().template natural_vector_size<float>();
-        return has_room_to_ask(static_cast<int>(params.rows) * panel / lanes) ? address_of(weights) : Expr();
+        return projection_asks_ahead(static_cast<int>(params.rows) * panel / lanes) ? address_of(weights)
+                                                                                    : Expr();
     }
 };
 

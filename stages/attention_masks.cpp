@@ -113,6 +113,7 @@ Expr AttentionTwoPass::is_per_key() const {
 }
 
 Expr AttentionTwoPass::is_kept_by_words() const {
+    if (in_.guarded) return cast<bool>(false);  // it runs rarely, and is small instead
     const Expr of_pairs =
         in_.masks->flags & (ATTNC_MASK_BIAS | ATTNC_MASK_KEEP | ATTNC_MASK_DROP | ATTNC_MASK_BLOCKS);
     return of_pairs == ATTNC_MASK_KEEP || of_pairs == ATTNC_MASK_DROP;

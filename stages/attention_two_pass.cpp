@@ -1,5 +1,6 @@
 #include "stages/attention_two_pass.h"
 
+#include <bit>
 #include <vector>
 
 #include "runtime/kernel_abi.h"
@@ -142,11 +143,13 @@ void AttentionTwoPass::define_scores() {
 // The rows that the next call reads and writes are shared out among the full steps of all tiles, a few lines for each
 // feature; those first that it waits for first.
 Func AttentionTwoPass::define_ahead() const {
-    // As many rows as a line has features: a line for each feature of the head.
-    constexpr int kRowsOfLines = kLineBytes / static_cast<int>(sizeof(float)), kMostHalvings = 4;
-    const int lines = in_.head_dim * static_cast<int>(sizeof(float)) / kLineBytes;  // of a row
-    const int asked = 1 + tile.key_rows / 6;                                        // for each feature
-    const int most_rows = asked * kRowsOfLines;                                     // of a step
+    constexpr int kMostHalvings = 4;
+    // A line for each feature. Of a row, rounded up, so that shifts tell which row and which of its lines.
+    const int lines =
+        static_cast<int>(std::bit_ceil(static_cast<unsigned>(in_.head_dim) * sizeof(float) / kLineBytes));
+    const int rows_of_lines = in_.head_dim / lines;
+    const int asked = 1 + tile.key_rows / 6;      // for each feature
+    const int most_rows = asked * rows_of_lines;  // of a step
     Expr tile_steps = in_.keys / tile.key_rows;
     Expr steps = ((in_.queries + tile.rows - 1) / tile.rows) * tile_steps;
     Expr halvings = 0;
@@ -166,7 +169,7 @@ Func AttentionTwoPass::define_ahead() const {
     Expr first_row = (min(first, k_steps - 1) * most_rows) >> halvings;
     // All but `d` is the same for all features of a step.
     Expr first_place = rows.address + cast<uint64_t>(cast<int64_t>(first_row) * rows.bytes);
-    Expr apart = cast<uint64_t>(cast<int64_t>(Expr(kRowsOfLines) >> halvings) * rows.bytes), all = 0;
+    Expr apart = cast<uint64_t>(cast<int64_t>(Expr(rows_of_lines) >> halvings) * rows.bytes), all = 0;
     for (int feature = 0; feature < tile.in_line; feature++) {
         Expr line = (d >> halvings) * tile.in_line + feature;
         Expr place = first_place + cast<uint64_t>(cast<int64_t>(line / lines) * rows.bytes) +
