@@ -64,6 +64,43 @@ void schedule_queries(AttentionTwoPass& s, const Func& consumer, const Var& at, 
     s.queries.bound(s.g, 0, q_vectors);
 }
 
+// What masks of pairs say, as they lie in memory, and turned: sixteen queries at a time, so that few rows of a mask are read side
+// by side.
+struct MaskRows {
+    Func rows, quads, lanes;
+    int columns;  // numbers of a row in kGranule keys
+    const std::vector<PairMask>& masks;
+};
+
+void schedule_mask_rows(AttentionTwoPass& s, BlockUpdate which, MaskRows pairs) {
+    const Var lane("lane");
+    const RDom& keys = s.addend_keys[which];
+    s.block.update(s.update(which))
+        .split(s.i, s.i, lane, kQueryLanes)
+        .reorder(lane, keys.x, keys.y, s.i, s.t)
+        .vectorize(lane)
+        .never_partition(keys.y);
+    pairs.rows.compute_at(s.block, keys.y)
+        .store_in(MemoryType::Stack)
+        .bound(s.c, 0, pairs.columns)
+        .bound_extent(s.i, kQueryLanes)
+        .bound_extent(s.n, 1)
+        .bound_extent(s.t, 1);
+    for (const PairMask& mask : pairs.masks) {
+        pairs.rows.update(mask.update)
+            .reorder(s.c, s.i, mask.once.x, s.n, s.t)
+            .specialize(mask.side_by_side)
+            .vectorize(s.c)
+            .unroll(s.i);
+    }
+    pairs.lanes.compute_at(s.block, keys.y)
+        .store_in(MemoryType::Stack)
+        .bound_extent(s.g, 1)
+        .bound_extent(s.n, 1);
+    schedule_transposition(s, pairs.lanes, pairs.quads, s.c, pairs.columns);
+    pairs.quads.bound_extent(s.n, 1);
+}
+
 void schedule_addends(AttentionTwoPass& s) {
     const Var lane("lane");
     for (const BlockUpdate which : {kKeyAddends, kBlockAddends}) {
@@ -75,70 +112,18 @@ void schedule_addends(AttentionTwoPass& s) {
             .never_partition(keys.y);
         order(s.block.update(s.update(which)), {lane, s.i}, keys, s.t);
     }
-    // Sixteen queries at a time, so that few rows of a mask are read side by side.
-    const RDom& keys = s.addend_keys[kPairAddends];
-    s.block.update(s.update(kPairAddends))
-        .split(s.i, s.i, lane, kQueryLanes)
-        .reorder(lane, keys.x, keys.y, s.i, s.t)
-        .vectorize(lane)
-        .never_partition(keys.y);
-    s.key_addends.compute_at(s.block, keys.y)
+    schedule_mask_rows(s, kPairAddends,
+                       {s.pair_addends, s.addend_quads, s.addend_lanes, kGranule, s.pair_masks});
+    s.pair_addends.vectorize(s.c);
+    s.key_addends.compute_at(s.block, s.addend_keys[kPairAddends].y)
         .store_in(MemoryType::Stack)
         .bound(s.c, 0, kGranule)
         .bound_extent(s.n, 1)
         .vectorize(s.c);
     s.key_addends.update().reorder(s.c, s.key_once.x, s.n);
-    s.pair_addends.compute_at(s.block, keys.y)
-        .store_in(MemoryType::Stack)
-        .bound(s.c, 0, kGranule)
-        .bound_extent(s.i, kQueryLanes)
-        .bound_extent(s.n, 1)
-        .bound_extent(s.t, 1);
-    s.pair_addends.vectorize(s.c);
-    for (const PairMask& mask : s.pair_masks) {
-        s.pair_addends.update(mask.update)
-            .reorder(s.c, s.i, mask.once.x, s.n, s.t)
-            .specialize(mask.side_by_side)
-            .vectorize(s.c)
-            .unroll(s.i);
-    }
-    s.addend_lanes.compute_at(s.block, keys.y)
-        .store_in(MemoryType::Stack)
-        .bound_extent(s.g, 1)
-        .bound_extent(s.n, 1);
-    schedule_transposition(s, s.addend_lanes, s.addend_quads, s.c, kGranule);
-    s.addend_quads.bound_extent(s.n, 1);
-}
-
-void schedule_words(AttentionTwoPass& s) {
-    const Var lane("lane");
-    const RDom& words = s.addend_keys[kKeptWords];
-    const int count = kGranule / kWordKeys;
-    s.block.update(s.update(kKeptWords))
-        .split(s.i, s.i, lane, kQueryLanes)
-        .reorder(lane, words.x, words.y, s.i, s.t)
-        .vectorize(lane)
-        .unroll(words.x)
-        .never_partition(words.y);
-    s.mask_words.compute_at(s.block, words.y)
-        .store_in(MemoryType::Stack)
-        .bound(s.c, 0, count)
-        .bound_extent(s.i, kQueryLanes)
-        .bound_extent(s.n, 1)
-        .bound_extent(s.t, 1);
-    for (const PairMask& mask : s.word_masks) {
-        s.mask_words.update(mask.update)
-            .reorder(s.c, s.i, mask.once.x, s.n, s.t)
-            .specialize(mask.side_by_side)
-            .vectorize(s.c)
-            .unroll(s.i);
-    }
-    s.word_lanes.compute_at(s.block, words.y)
-        .store_in(MemoryType::Stack)
-        .bound_extent(s.g, 1)
-        .bound_extent(s.n, 1);
-    schedule_transposition(s, s.word_lanes, s.word_quads, s.c, count);
-    s.word_quads.bound_extent(s.n, 1);
+    schedule_mask_rows(s, kKeptWords,
+                       {s.mask_words, s.word_quads, s.word_lanes, kGranule / kWordKeys, s.word_masks});
+    s.block.update(s.update(kKeptWords)).unroll(s.addend_keys[kKeptWords].x);
 }
 
 // A tile of scores: q_vectors x key_rows accumulators over the features of the head.
@@ -209,10 +194,7 @@ void schedule_scores(AttentionTwoPass& s, const Func& consumer, const Var& at, c
         schedule_sums(s, full.sums, full.update, full.steps, lanes, key_rows, full.ahead);
     }
     schedule_sums(s, s.right_sums, kRightScores, s.right, lanes, tail_rows);
-    if (s.masked) {
-        schedule_addends(s);
-        schedule_words(s);
-    }
+    if (s.masked) schedule_addends(s);
 }
 
 }  // namespace
