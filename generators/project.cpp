@@ -16,12 +16,26 @@ using namespace Halide;
 template <typename T>
 class ProjectGenerator : public LibraryGenerator<T> {
 protected:
-    // The address of weights that are asked for ahead; undefined: they are not.
-    template <typename Weights>
-    Expr asked_of(Weights& weights, const ProjectParams& params, int panel) const {
+    // The sums of a kernel's inputs, with what is known of their layout.
+    template <typename X, typename Weights, typename Bias>
+    ProjectionTiles tiles_of(X& x, Weights& weights, Bias& bias_vector, int panel,
+                             const ProjectParams& params, bool tail) {
+        this->from_zero(x);
+        this->from_zero(weights, panel);
+        this->from_zero(bias_vector, panel);
+        weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
+        bias_vector.dim(1).set_stride(panel);
+        const int rows = static_cast<int>(params.rows);
         const int lanes = this->get_target().template natural_vector_size<float>();
-        return projection_asks_ahead(static_cast<int>(params.rows) * panel / lanes) ? address_of(weights)
-                                                                                    : Expr();
+        ProjectionInputs in = {.x = x,
+                               .weights = weights,
+                               .bias_vector = bias_vector,
+                               .depth = x.dim(0).extent(),
+                               .count = x.dim(1).extent(),
+                               .panel = panel,
+                               .in_line = steps_in_line(this->get_target())};
+        if (projection_asks_ahead(rows * panel / lanes)) in.address = address_of(weights);
+        return {in, rows, tail};
     }
 };
 
@@ -47,18 +61,9 @@ protected:
         const int head =
             static_cast<int>(std::min({schedule.layout.panel, kernel.head_dim, kernel.v_head_dim}));
         const int heads = panel / head;
-        this->from_zero(x);
-        this->from_zero(weights, panel);
-        this->from_zero(bias_vector, panel);
         this->from_zero(y, head);
         y.dim(1).set_bounds(0, heads);
-        weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
-        bias_vector.dim(1).set_stride(panel);
-
-        const ProjectionTiles tiles(
-            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-             steps_in_line(this->get_target()), this->asked_of(weights, params, panel)},
-            static_cast<int>(params.rows), tail);
+        const ProjectionTiles tiles = this->tiles_of(x, weights, bias_vector, panel, params, tail);
         const Var n("n"), a("a"), m("m"), c("c"), h("h");
         y(n, a, m, c, h) = tiles.sums(n + head * a, m, c + y.dim(3).extent() * h);
         schedule_project_heads(tiles, y, {n, a, m, c, h}, head, heads, this->get_target());
@@ -93,17 +98,8 @@ protected:
         this->check_there(params.rows);
         const CpuSchedule schedule = this->cpu_schedule();
         const int panel = static_cast<int>(schedule.layout.out_panel);
-        this->from_zero(x);
-        this->from_zero(weights, panel);
-        this->from_zero(bias_vector, panel);
         this->from_zero(out);
-        weights.dim(1).set_bounds(0, x.dim(0).extent()).set_stride(panel);
-        bias_vector.dim(1).set_stride(panel);
-
-        const ProjectionTiles tiles(
-            {x, weights, bias_vector, x.dim(0).extent(), x.dim(1).extent(), panel,
-             steps_in_line(this->get_target()), this->asked_of(weights, params, panel)},
-            static_cast<int>(params.rows), tail);
+        const ProjectionTiles tiles = this->tiles_of(x, weights, bias_vector, panel, params, tail);
         const Var n("n"), m("m");
         out(n, m) = tiles.sums(n % panel, m, n / panel);
         schedule_project_out(tiles, out, {n, m}, panel, this->get_target());

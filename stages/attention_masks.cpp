@@ -1,5 +1,5 @@
-// What masks add to the two-pass attention: the runs of keys that are computed at all, and the number that all masks
-// together add to a score.
+// What masks add to the two-pass attention: the runs of keys that are computed at all, the number that all masks
+// together add to a score, and the words by which a keep or drop mask alone drops scores.
 
 #include "runtime/kernel_abi.h"
 #include "stages/attention_two_pass.h"

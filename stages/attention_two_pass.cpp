@@ -201,7 +201,7 @@ void AttentionTwoPass::define_context() {
         steps.where(steps.y >= group_bounds(first, g) && steps.y < group_bounds(end, g));
         add_values({steps, true}, steps.y * together + steps.x);
     };
-    if (in_.guarded) {
+    if (tile.in_line == 1) {
         between("value_keys", in_.tile_kv, 1, kGroupFirst, kGroupEnd);
     } else {
         between("left_values", in_.tile_kv, 1, kGroupFirst, kGroupLeftEnd);
