@@ -36,8 +36,10 @@ protected:
 
     template <typename V>
     void add_values(AttentionInputs& in, V& v) {
-        this->from_zero(v, this->kernel_config().v_head_dim);
+        const int width = static_cast<int>(this->kernel_config().v_head_dim);
+        this->from_zero(v, width);
         v.dim(1).set_bounds(0, in.keys);
+        if (in.side_by_side) v.dim(1).set_stride(width);
         in.v = v;
     }
 
@@ -68,15 +70,15 @@ protected:
         return scores_ask_ahead(static_cast<int>(params.key_rows * params.q_vectors) * kQueryLanes / lanes);
     }
     struct AheadAddresses {
-        Expr q, k, v, context;
+        Expr q, k, k_bytes, v, v_bytes, context;
     };
-    template <typename Q, typename K, typename V, typename Context>
-    static AttentionAhead ahead_rows(Q& q, K& k, V& v, Context& context, const AheadAddresses& addresses) {
+    template <typename Q, typename Context>
+    static AttentionAhead ahead_rows(Q& q, Context& context, const AheadAddresses& ahead) {
         const Expr there = address_of(q);
-        return {rows_at(addresses.q, q.dim(1).stride(), there),
-                rows_at(addresses.k, k.dim(1).stride(), there),
-                rows_at(addresses.v, v.dim(1).stride(), there),
-                rows_at(addresses.context, context.dim(1).stride(), there)};
+        return {rows_at(ahead.q, bytes_between(q.dim(1).stride()), there),
+                rows_at(ahead.k, cast<int64_t>(ahead.k_bytes), there),
+                rows_at(ahead.v, cast<int64_t>(ahead.v_bytes), there),
+                rows_at(ahead.context, bytes_between(context.dim(1).stride()), there)};
     }
 
     // Inputs of the steps that the configuration's scores have; from configure().
@@ -130,16 +132,21 @@ public:
     In<int32_t> last_key{"last_key"};
     In<uint64_t> ahead_q{"ahead_q"};
     In<uint64_t> ahead_k{"ahead_k"};
+    In<uint64_t> ahead_k_bytes{"ahead_k_bytes"};
     In<uint64_t> ahead_v{"ahead_v"};
+    In<uint64_t> ahead_v_bytes{"ahead_v_bytes"};
     In<uint64_t> ahead_context{"ahead_context"};
 
 protected:
     template <typename Context>
-    AttentionInputs context_inputs(const AttendParams& params, Context& context) {
+    AttentionInputs context_inputs(const AttendParams& params, bool side_by_side, Context& context) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
+        in.side_by_side = side_by_side;
         this->add_values(in, v);
-        if (this->asks_ahead(params))
-            in.ahead = this->ahead_rows(q, k, v, context, {ahead_q, ahead_k, ahead_v, ahead_context});
+        if (this->asks_ahead(params)) {
+            in.ahead = this->ahead_rows(
+                q, context, {ahead_q, ahead_k, ahead_k_bytes, ahead_v, ahead_v_bytes, ahead_context});
+        }
         return in;
     }
 };
@@ -155,25 +162,25 @@ public:
     Out<Buffer<float, 2>> row_stats{"row_stats"};  // (i, c)
 
 protected:
-    void generate_plain(const AttendParams& params) {
+    void generate_plain(const AttendParams& params, bool side_by_side) {
         this->check_there(params.rows);
-        this->finish(this->context_inputs(params, context), params, context, row_stats);
+        this->finish(this->context_inputs(params, side_by_side, context), params, context, row_stats);
     }
 };
 
 class Attend : public PlainGenerator<Attend> {
 public:
-    void generate() { generate_plain(cpu_schedule().params.attend); }
+    void generate() { generate_plain(cpu_schedule().params.attend, true); }
 };
 
 class AttendNarrow : public PlainGenerator<AttendNarrow> {
 public:
-    void generate() { generate_plain(cpu_schedule().params.attend_narrow); }
+    void generate() { generate_plain(cpu_schedule().params.attend_narrow, true); }
 };
 
 class AttendSingle : public PlainGenerator<AttendSingle> {
 public:
-    void generate() { generate_plain(cpu_schedule().params.attend_single); }
+    void generate() { generate_plain(cpu_schedule().params.attend_single, false); }
 };
 
 template <typename T>
@@ -197,7 +204,7 @@ public:
 
 protected:
     void generate_masked(const AttendParams& params, bool guarded) {
-        AttentionInputs in = this->context_inputs(params, context);
+        AttentionInputs in = this->context_inputs(params, !guarded, context);
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         in.guarded = guarded;
         this->finish(in, params, context, row_stats);
@@ -240,6 +247,7 @@ protected:
     template <typename Pairs, typename Value>
     void generate_pairs(Pairs& pairs, const Value& value) {
         AttentionInputs in = this->common_inputs(q, k, qk_scale, first_key, last_key);
+        in.side_by_side = true;
         this->add_masks(in, key_bias, bias, keep_mask, drop_mask, key_blocks, mask_flags);
         this->from_zero(pairs);
         pairs.dim(0).set_bounds(0, in.keys);

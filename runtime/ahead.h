@@ -7,7 +7,7 @@ namespace attnc {
 
 // Addresses of rows; 0: nothing is known of them.
 struct Ahead {
-    uint64_t q, k, v, context;
+    uint64_t q = 0, k = 0, k_bytes = 0, v = 0, v_bytes = 0, context = 0;  // bytes: from a row to the next
 };
 
 // Rows of Q, and of K and V from the first block on, that attention of `next` will read; not `context`. Nothing of keys that

@@ -57,6 +57,11 @@ struct KeyBlock {
     Ahead ahead;
 };
 
+// Whether a block of keys needs no attend_masked.
+bool is_plain(const Wave& wave, bool appended, const KeyBlockMap& blocks) {
+    return MaskArguments::flags_of(wave, appended) == 0 && blocks.data == nullptr;
+}
+
 // One call of attend, attend_masked or attend_guarded.
 bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block, int kernel,
                  const ContextRows& context, const RowStats& stats) {
@@ -74,7 +79,9 @@ bool call_attend(const Wave& wave, Worker& worker, const QueryRange& range, cons
     call.set(ATTNC_ARGUMENT_ROW_STATS, row_stats);
     call.set(ATTNC_ARGUMENT_AHEAD_Q, block.ahead.q);
     call.set(ATTNC_ARGUMENT_AHEAD_K, block.ahead.k);
+    call.set(ATTNC_ARGUMENT_AHEAD_K_BYTES, block.ahead.k_bytes);
     call.set(ATTNC_ARGUMENT_AHEAD_V, block.ahead.v);
+    call.set(ATTNC_ARGUMENT_AHEAD_V_BYTES, block.ahead.v_bytes);
     call.set(ATTNC_ARGUMENT_AHEAD_CONTEXT, block.ahead.context);
     const bool plain = kernel != ATTNC_KERNEL_ATTEND_MASKED && kernel != ATTNC_KERNEL_ATTEND_GUARDED;
     if (plain) return call.run(layer.kernel(kernel), worker.task);
@@ -138,7 +145,7 @@ bool edge_is_finite(const attnc_layer& layer, const QueryRange& range, const Key
 bool attend_block(const Wave& wave, Worker& worker, const QueryRange& range, const KeyBlock& block,
                   const ContextRows& context, const RowStats& stats, const char** refused) {
     const bool masked = wave.masks.any && !block.appended;
-    const bool plain = MaskArguments::flags_of(wave, block.appended) == 0 && block.blocks.data == nullptr;
+    const bool plain = is_plain(wave, block.appended, block.blocks);
     *refused = "attend_masked";
     if (plain ? !attend_plain(wave, worker, range, block, context, stats, refused)
               : !call_attend(wave, worker, range, block, ATTNC_KERNEL_ATTEND_MASKED, context, stats)) {
@@ -261,8 +268,11 @@ bool attend_all_keys(const Wave& wave, Worker& worker, const QueryRange& range, 
         const int64_t count = least(tile, seen.end - first);
         const KeyBlockMap blocks = map_key_blocks(wave, worker, range, first, count);
         if (blocks.empty) continue;
-        const KvRows rows =
-            kv_rows(wave, worker, *range.item, {head, first, count, most(first, seen.first), true});
+        const QueryTiles tiles = next_query_tiles(layer, range, first, first + count);
+        const bool any_strides = is_plain(wave, false, blocks) &&
+                                 tiles.kernel == ATTNC_KERNEL_ATTEND_SINGLE && tiles.rows == range.rows;
+        const KvRows rows = kv_rows(
+            wave, worker, {range.item, head, first, count, most(first, seen.first), true, any_strides});
         const KeyBlock block = {rows.k, rows.v, first, count, false, blocks, ahead};
         if (!attention.add(block, refused)) return false;
     }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/arithmetic.h"
+#include "runtime/copy_rows.h"
 
 namespace attnc {
 namespace {
@@ -29,6 +30,18 @@ bool make_key_runs(const Wave& wave, const void*, Worker&, int64_t index, const 
 
 HeadRows from_row(const HeadRows& rows, int64_t row) {
     return {rows.data + row * rows.row_stride, rows.row_stride};
+}
+
+// Whether rows lie as kernels want them.
+bool side_by_side(const HeadRows& rows, int64_t width, int64_t count) {
+    return count <= 1 || rows.row_stride == width;
+}
+
+// Whether the worker's copy has all that is wanted of a block.
+bool holds(const KvBlock& copied, const KvBlock& wanted) {
+    return copied.item == wanted.item && copied.kv_head == wanted.kv_head && copied.first == wanted.first &&
+           copied.count >= wanted.count && copied.needed <= wanted.needed &&
+           (copied.wants_v || !wanted.wants_v);
 }
 
 // Whether runs first .. first + count follow one another.
@@ -73,29 +86,36 @@ WorkList key_runs_work(const Wave& wave) {
     return {wave.plan.makes_key_runs ? wave.item_count : 0, make_key_runs, nullptr};
 }
 
-KvRows kv_rows(const Wave& wave, Worker& worker, const Item& item, const KvBlock& block) {
-    const KvPool pool = kv_pool(wave, item, block.kv_head);
-    const int64_t first = block.first - item.kv_first;
-    if (pool.runs == nullptr) return {from_row(pool.k, first), from_row(pool.v, first)};
+KvRows kv_rows(const Wave& wave, Worker& worker, const KvBlock& block) {
+    const int64_t k_width = wave.layer.qk_width, v_width = wave.layer.v_width;
+    const KvPool pool = kv_pool(wave, *block.item, block.kv_head);
+    const int64_t first = block.first - block.item->kv_first;
+    KvRows lie = {from_row(pool.k, pool.row_of(first)), from_row(pool.v, pool.row_of(first))};
     // Blocks begin with a run.
     const int64_t first_run = first / kRunKeys, runs = divide_up(block.count, kRunKeys);
-    if (in_order(pool.runs, first_run, runs)) {
-        const int64_t row = pool.runs[first_run];
-        return {from_row(pool.k, row), from_row(pool.v, row)};
-    }
-    const int64_t k_width = wave.layer.qk_width, v_width = wave.layer.v_width;
+    const bool ordered = pool.runs == nullptr || in_order(pool.runs, first_run, runs);
+    const auto copies = [&](const HeadRows& rows, int64_t width) {
+        return !ordered || !(block.any_strides || side_by_side(rows, width, block.count));
+    };
+    const bool copies_k = copies(lie.k, k_width), copies_v = block.wants_v && copies(lie.v, v_width);
+    if (!copies_k && !copies_v) return lie;
     float* k = worker.floats(wave.plan.worker_k);
     float* v = worker.floats(wave.plan.worker_v);
-    for (int64_t n = (block.needed - block.first) / kRunKeys; n < runs; ++n) {
-        const int64_t to = n * kRunKeys, row = pool.runs[first_run + n];
-        const auto count = static_cast<size_t>(least(kRunKeys, block.count - to));
-        memcpy(k + to * k_width, from_row(pool.k, row).data,
-               count * static_cast<size_t>(k_width) * sizeof(float));
-        if (!block.wants_v) continue;
-        memcpy(v + to * v_width, from_row(pool.v, row).data,
-               count * static_cast<size_t>(v_width) * sizeof(float));
+    if (!holds(worker.copied, block)) {
+        const int64_t unread = block.needed - block.first,
+                      run = pool.runs != nullptr ? kRunKeys : block.count;
+        for (int64_t n = unread / run * run; n < block.count; n += run) {
+            const int64_t begin = most(n, unread), row = pool.row_of(first + begin);
+            const int64_t count = least(n + run, block.count) - begin;
+            const int64_t features = wave.layer.target->cpu_features;
+            if (copies_k) copy_rows(from_row(pool.k, row), k + begin * k_width, k_width, count, features);
+            if (copies_v) copy_rows(from_row(pool.v, row), v + begin * v_width, v_width, count, features);
+        }
+        worker.copied = block;
     }
-    return {{k, k_width}, {v, v_width}};
+    if (copies_k) lie.k = {k, k_width};
+    if (copies_v) lie.v = {v, v_width};
+    return lie;
 }
 
 void keep_rows(const Wave& wave, const NewRows& rows) {

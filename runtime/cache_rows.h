@@ -25,16 +25,12 @@ int64_t runs_of(const Item& item);
 // Fills the items' tables of runs, where the plan has them.
 WorkList key_runs_work(const Wave& wave);
 
-// Rows first .. first + count one after another: where they lie, or copied to the worker's memory. Of rows before `needed`
-// the contents are of no meaning.
+// The rows of a block, one after another unless they may lie apart: where they lie, or copied to the worker's memory. Of rows before `needed` the contents
+// are of no meaning.
 struct KvRows {
     HeadRows k, v;
 };
-struct KvBlock {
-    int64_t kv_head, first, count, needed;
-    bool wants_v;
-};
-KvRows kv_rows(const Wave& wave, Worker& worker, const Item& item, const KvBlock& block);
+KvRows kv_rows(const Wave& wave, Worker& worker, const KvBlock& block);
 
 // Copies rows of k or v that were just made, those of one head from `row` of the wave's new rows on, to the items' places in
 // the cache: `count` rows, of which columns first_column .. first_column + columns.

@@ -43,14 +43,17 @@
  *     the same with panels of `out_panel` columns side by side; the last panel may be cut short by the extent of out.
  * project_heads_tail, project_out_tail  the same arguments and bits, in steps of other rows (attnc_layout.tile_rows): some of
  *     both make up any number of rows. ATTNC_FEW_ROWS or fewer are one step, of as many.
- * attend         q (d, i), k (d, j), v (d, j), qk_scale, first_key, last_key, ahead_q, ahead_k, ahead_v, ahead_context
+ * attend         q (d, i), k (d, j), v (d, j), qk_scale, first_key, last_key, ahead_q, ahead_k, ahead_k_bytes, ahead_v,
+ *     ahead_v_bytes, ahead_context
  *     -> context (d, i), row_stats (i, 2)
  *     softmax attention of one head of one item over one block of keys; query i sees key j when
- *     max(0, i + first_key) <= j < min(extent_j, i + last_key). row_stats holds what joins blocks and gives lse and
+ *     max(0, i + first_key) <= j < min(extent_j, i + last_key). Rows of k and of v lie one after another, but those of
+ *     attend_single, attend_guarded and attend_decode need not. row_stats holds what joins blocks and gives lse and
  *     probabilities, exactly where a score is so large that it swallows a logarithm: column 0 the largest score, column 1
  *     the sum of exp(score - largest). A query that sees no key gets context 0 and sum 0; any other has a sum of at
  *     least 1. ahead_q, ahead_k, ahead_v and ahead_context (uint64) are addresses of rows that a later call reads or writes, as many
- *     and with the strides of q, k, v and context; 0: nothing is known of that. They are brought into the cache meanwhile and
+ *     as of q, k, v and context, with the strides of q and context, and ahead_k_bytes and ahead_v_bytes from one to the next;
+ *     0: nothing is known of that. They are brought into the cache meanwhile and
  *     never change a bit.
  * attend_narrow, attend_single  the same arguments and bits as attend, faster for fewer queries (attnc_layout.tile_q).
  * attend_masked  the same and key_bias (j), bias (j, i), keep_mask (j, i), drop_mask (j, i), key_blocks (jb, ib),
@@ -130,7 +133,9 @@
     X(LAST_KEY, last_key)           \
     X(AHEAD_Q, ahead_q)             \
     X(AHEAD_K, ahead_k)             \
+    X(AHEAD_K_BYTES, ahead_k_bytes) \
     X(AHEAD_V, ahead_v)             \
+    X(AHEAD_V_BYTES, ahead_v_bytes) \
     X(AHEAD_CONTEXT, ahead_context) \
     X(ASK_AHEAD, ask_ahead)         \
     X(KEY_BIAS, key_bias)           \

@@ -22,7 +22,8 @@ int64_t arguments_of(int kernel) {
     constexpr int64_t kAttend =
         kScores | bit(ATTNC_ARGUMENT_V) | bit(ATTNC_ARGUMENT_CONTEXT) | bit(ATTNC_ARGUMENT_ROW_STATS);
     constexpr int64_t kAhead = bit(ATTNC_ARGUMENT_AHEAD_Q) | bit(ATTNC_ARGUMENT_AHEAD_K) |
-                               bit(ATTNC_ARGUMENT_AHEAD_V) | bit(ATTNC_ARGUMENT_AHEAD_CONTEXT);
+                               bit(ATTNC_ARGUMENT_AHEAD_K_BYTES) | bit(ATTNC_ARGUMENT_AHEAD_V) |
+                               bit(ATTNC_ARGUMENT_AHEAD_V_BYTES) | bit(ATTNC_ARGUMENT_AHEAD_CONTEXT);
     constexpr int64_t kMasks =
         bit(ATTNC_ARGUMENT_KEY_BLOCKS) | bit(ATTNC_ARGUMENT_KEY_BIAS) | bit(ATTNC_ARGUMENT_BIAS) |
         bit(ATTNC_ARGUMENT_KEEP_MASK) | bit(ATTNC_ARGUMENT_DROP_MASK) | bit(ATTNC_ARGUMENT_MASK_FLAGS) |

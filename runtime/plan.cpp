@@ -206,6 +206,9 @@ attnc_status plan_call(attnc_error* error, const attnc_layer& layer, const Reque
         r.cache ? r.cache.appends : makes_qk || !in_place(c.head_dim, layer.qk_width, r.key.row_stride, keys);
     plan->copies_v = r.cache ? r.cache.appends
                              : in_proj || !in_place(c.v_head_dim, layer.v_width, r.value.row_stride, keys);
+    const bool k_apart = !plan->copies_k && r.key.row_stride != layer.qk_width;
+    const bool v_apart = !plan->copies_v && r.value.row_stride != layer.v_width;
+    if (!r.cache && (k_apart || v_apart)) plan->block_keys = keys;
     plan->owns_context =
         layer.has(ATTNC_CONFIG_OUT_PROJ) || !in_place(c.v_head_dim, layer.v_width, r.out.row_stride, tile);
     const MaskUse masks = use_masks(r);
@@ -244,12 +247,14 @@ attnc_status plan_bound(attnc_error* error, const attnc_layer& layer, const attn
     plan->rows_context = least(plan->rows_q, kPartRows + plan->attend_rows);
     plan->average_rows = least(layer.layout.tile_q, limits.max_seq_q);
     plan->average_columns = average_columns(layer, limits.max_seq_kv);
+    const bool takes_heads = !layer.has(ATTNC_CONFIG_IN_PROJ);
+    if (takes_heads || layer.has(ATTNC_CONFIG_CACHE))
+        plan->block_keys = least(layer.layout.tile_kv, limits.max_seq_kv);
     if (layer.has(ATTNC_CONFIG_CACHE)) {
         const int64_t items = least(plan->wave_items, kCachedItems);
         plan->attended = most(plan->attended, items * limits.max_seq_kv);
         plan->makes_key_runs = true;
         plan->run_count = items * divide_up(limits.max_seq_kv, kRunKeys);
-        plan->block_keys = least(layer.layout.tile_kv, limits.max_seq_kv);
         plan->split_rows = split_rows(layer, *plan, limits.max_seq_q);
     }
     return lay_out(error, layer, *plan);

@@ -31,7 +31,7 @@ struct Plan {
     int64_t rows_context = 0;  // contexts that there is room for: those of a long item are made in parts
     int64_t attended = 0;      // keys that there is room for in what is per key
     int64_t run_count = 0;     // runs of 16 keys that there is room for
-    int64_t block_keys = 0;    // keys that a worker has room for
+    int64_t block_keys = 0;    // keys that a worker has room for, as their rows don't lie one after another
     int64_t split_rows = 0;    // results of splits of keys, of one query of one head each
 
     // Offsets in the workspace, in bytes.
@@ -56,7 +56,7 @@ struct Plan {
         kNoOffset;  // [ATTNC_DECODE_ROWS][split_kv] bytes: what a block mask drops of a split
     int64_t worker_key_blocks = kNoOffset;  // [attend_rows / 16][tile_kv / 16], rounded up: a KeyBlockMap
     int64_t worker_probs = kNoOffset;       // [average_rows][average_columns]
-    int64_t worker_k = kNoOffset;           // [block_keys][qk_width]: a block of keys from a cache
+    int64_t worker_k = kNoOffset;           // [block_keys][qk_width]: a block of keys
     int64_t worker_v = kNoOffset;           // [block_keys][v_width]
     int64_t worker_scratch = kNoOffset;     // the kernels' arena
     int64_t worker_bytes = 0;

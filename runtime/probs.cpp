@@ -141,7 +141,7 @@ bool write_probs(const Wave& wave, Worker& worker, const QueryRange& range, cons
             continue;
         }
         const KvRows rows =
-            kv_rows(wave, worker, *range.item, {head, column, count, most(column, seen.first), false});
+            kv_rows(wave, worker, {range.item, head, column, count, most(column, seen.first), false, false});
         const KeySlice keys = {rows.k, column, count, false, blocks};
         if (!call_attend_probs(wave, worker, range, stats, keys, to + column - first, row_stride))
             return false;

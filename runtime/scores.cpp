@@ -65,7 +65,8 @@ bool write_scores(const Wave& wave, Worker& worker, const QueryRange& range) {
             to.drop(first, first + count);
             continue;
         }
-        const KvRows rows = kv_rows(wave, worker, item, {head, first, count, most(first, keys.first), false});
+        const KvRows rows =
+            kv_rows(wave, worker, {&item, head, first, count, most(first, keys.first), false, false});
         if (!call_attend_scores(wave, worker, range, rows.k,
                                 {range.row, range.rows, first, count, false, blocks}, to)) {
             return false;

@@ -55,6 +55,7 @@ int run_task(void* data, int64_t) {
     const FpControlGuard guard;
     const Plan& plan = shared.wave.plan;
     Worker worker;
+    worker.copied = {};
     worker.memory = shared.wave.workspace + plan.workers + number * plan.worker_bytes;
     arena_init(worker.task, worker.memory + plan.worker_scratch, shared.wave.layer.scratch_bytes);
     int64_t index = 0;

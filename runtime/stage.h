@@ -32,10 +32,19 @@ struct Wave {
     }
 };
 
+// Keys first .. first + count of an item for one head of K and V. Rows before `needed` are not read.
+struct KvBlock {
+    const Item* item;  // null: none
+    int64_t kv_head, first, count, needed;
+    bool wants_v;
+    bool any_strides;  // rows may lie apart
+};
+
 // What one task has to itself.
 struct Worker {
     attnc_task task;
     unsigned char* memory;  // of the workspace; Plan::worker_bytes
+    KvBlock copied;         // what Plan::worker_k and worker_v hold
 
     float* floats(int64_t offset) const { return reinterpret_cast<float*>(memory + offset); }
 };

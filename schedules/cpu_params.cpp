@@ -400,7 +400,7 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
         // time: 8 accumulators are the least that hide the latency of a multiply-add.
         params.attend = {.rows = 64, .q_vectors = 4, .key_rows = 6, .tail_rows = 2};
         params.attend_narrow = {.rows = 32, .q_vectors = 2, .key_rows = 12, .tail_rows = 4};
-        params.attend_single = {.rows = 16, .q_vectors = 1, .key_rows = 24, .tail_rows = 8};
+        params.attend_single = {.rows = 16, .q_vectors = 1, .key_rows = 16, .tail_rows = 8};
         params.attend_probs = {.rows = 16, .q_vectors = 1, .key_rows = 16, .tail_rows = 16};
     } else if (unit.lanes == 8) {
         // A q_vector is two registers: 12 accumulators of 16 registers.
@@ -414,6 +414,11 @@ CpuSchedule default_schedule(const Config& config, std::string_view target) {
     choose_context_tile(params.attend, padded_head(config.v_head_dim), unit);
     for (AttendParams* fewer : {&params.attend_narrow, &params.attend_single}) {
         if (fewer->rows > 0) choose_context_tile(*fewer, padded_head(config.v_head_dim), unit);
+    }
+    // Few queries: fewer contexts in vain past the last one.
+    if (params.attend_single.rows > 0 && padded_head(config.v_head_dim) % 64 == 0) {
+        params.attend_single.context_rows = 4;
+        params.attend_single.context_columns = 64;
     }
     choose_context_tile(params.attend_probs, padded_head(config.v_head_dim), unit);
     params.attend_masked = params.attend;

@@ -73,13 +73,19 @@ void AttentionTwoPass::define_scores() {
 
     depth = RDom(0, in_.head_dim, "depth");
     auto sums_of = [&](Func& sums, int key_rows, bool exact, const Func& ahead) {
-        Expr key = s * key_rows + c;
-        Expr row = unsafe_promise_clamped(exact ? key : min(key, in_.keys - 1), 0, in_.keys - 1);
         Expr feature = depth;
         if (ahead.defined())
             feature = unsafe_promise_clamped(depth + ahead(depth / tile.in_line, s, t), 0, in_.head_dim - 1);
+        Expr first = s * key_rows, key = first + c, last = in_.keys - 1;
+        Expr row = unsafe_promise_clamped(exact ? key : min(key, last), 0, last), column = feature;
+        if (exact && in_.side_by_side && tile.in_line > 1) {
+            // The same number: what is promised holds for the row that it lies in. Like this rows need one register for all
+            // their addresses; at the edges the code generator would rather work out addresses in vectors.
+            row = unsafe_promise_clamped(first, 0, last);
+            column = unsafe_promise_clamped(feature + c * in_.head_dim, 0, in_.head_dim - 1);
+        }
         sums(i, c, s, t) = 0.0f;
-        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(feature, row);
+        sums(i, c, s, t) += queries(i % kQueryLanes, depth, i / kQueryLanes, t) * in_.k(column, row);
     };
     sums_of(left_sums, tile.tail_rows, false, Func());
     for (const BlockUpdate which : {kFullScores, kFullKeyScores, kFullKeptScores}) {

@@ -48,7 +48,8 @@ struct AttentionInputs {
     int tile_kv;                 // most keys of a block
     std::optional<AttentionMasks> masks;
     std::optional<AttentionAhead> ahead;
-    bool guarded = false;  // true: the value of a dropped key is replaced by 0 before it is multiplied
+    bool side_by_side = false;  // rows of k lie one after another, head_dim apart
+    bool guarded = false;       // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 
 // Rows of `block` before the scores. Where there are masks, what they add to a score stands in its place before it; or, in

@@ -40,12 +40,11 @@ inline MemoryRows rows_of(const Halide::ImageParam& rows) {
     return {address_of(rows), bytes_between(rows.dim(1).stride())};
 }
 
-// Rows of floats, `stride` apart. Address 0: none; what lies at `instead`, and is there already, is asked for then.
-inline MemoryRows rows_at(const Halide::Expr& address, const Halide::Expr& stride,
+// Rows that are `bytes` apart. Address 0: none; what lies at `instead`, and is there already, is asked for then.
+inline MemoryRows rows_at(const Halide::Expr& address, const Halide::Expr& bytes,
                           const Halide::Expr& instead) {
     using namespace Halide;
-    return {select(address == 0, instead, address),
-            select(address == 0, cast<int64_t>(0), bytes_between(stride))};
+    return {select(address == 0, instead, address), select(address == 0, cast<int64_t>(0), bytes)};
 }
 
 }  // namespace attnc

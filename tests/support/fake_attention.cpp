@@ -47,13 +47,14 @@ struct ScoreSteps {
 // Scores and masks of one row at a time.
 class Scores {
 public:
-    Scores(Call& call, bool masked)
+    Scores(Call& call, bool masked, bool any_strides)
         : q_(call.buffer(ATTNC_ARGUMENT_Q, "q", 2)),
           k_(call.buffer(ATTNC_ARGUMENT_K, "k", 2)),
           scale_(static_cast<double>(call.real(ATTNC_ARGUMENT_QK_SCALE))),
           first_(call.integer(ATTNC_ARGUMENT_FIRST_KEY)),
           last_(call.integer(ATTNC_ARGUMENT_LAST_KEY)) {
         call.want("k", k_.extent(0), "d of q", q_.extent(0));
+        if (!any_strides) call.want("k", k_.side_by_side(), "side by side", true);
         if (!masked) return;
         steps_ = {call.integer(ATTNC_ARGUMENT_MASK_FLAGS),
                   static_cast<double>(call.real(ATTNC_ARGUMENT_SOFTCAP))};
@@ -135,15 +136,22 @@ private:
     View view_;
 };
 
-std::array<std::atomic<uint64_t>, 4> g_foretold;  // by the call before: q, k, v, context
+std::array<std::atomic<uint64_t>, 6>
+    g_foretold;  // by the call before: q, k, its bytes, v, its bytes, context
 
 // Holds what the call before foretold against what this one got, and keeps what this one foretells.
 void look_ahead(Call& call, const View& v, const View& context) {
-    const std::array<uint64_t, 4> got = {call.buffer(ATTNC_ARGUMENT_Q, "q", 2).address(),
-                                         call.buffer(ATTNC_ARGUMENT_K, "k", 2).address(), v.address(),
+    const View k = call.buffer(ATTNC_ARGUMENT_K, "k", 2);
+    const auto bytes = [](const View& rows) { return static_cast<uint64_t>(rows.stride(1)) * sizeof(float); };
+    const std::array<uint64_t, 6> got = {call.buffer(ATTNC_ARGUMENT_Q, "q", 2).address(),
+                                         k.address(),
+                                         bytes(k),
+                                         v.address(),
+                                         bytes(v),
                                          context.address()};
-    constexpr std::array kAhead = {ATTNC_ARGUMENT_AHEAD_Q, ATTNC_ARGUMENT_AHEAD_K, ATTNC_ARGUMENT_AHEAD_V,
-                                   ATTNC_ARGUMENT_AHEAD_CONTEXT};
+    constexpr std::array kAhead = {ATTNC_ARGUMENT_AHEAD_Q,       ATTNC_ARGUMENT_AHEAD_K,
+                                   ATTNC_ARGUMENT_AHEAD_K_BYTES, ATTNC_ARGUMENT_AHEAD_V,
+                                   ATTNC_ARGUMENT_AHEAD_V_BYTES, ATTNC_ARGUMENT_AHEAD_CONTEXT};
     bool all = true, wrong = false;
     for (size_t i = 0; i < got.size(); ++i) {
         const uint64_t before = g_foretold[i].exchange(call.address(kAhead[i]));
@@ -159,8 +167,11 @@ void look_ahead(Call& call, const View& v, const View& context) {
 int32_t attend(int kernel, void** argv) {
     Call call(kernel, argv);
     call.use_scratch();
-    const Scores scores(call, kernel == ATTNC_KERNEL_ATTEND_MASKED || kernel == ATTNC_KERNEL_ATTEND_GUARDED);
+    const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
+    const bool any_strides = guarded || kernel == ATTNC_KERNEL_ATTEND_SINGLE;
+    const Scores scores(call, guarded || kernel == ATTNC_KERNEL_ATTEND_MASKED, any_strides);
     const View v = call.buffer(ATTNC_ARGUMENT_V, "v", 2);
+    if (!any_strides) call.want("v", v.side_by_side(), "side by side", true);
     const View context = call.buffer(ATTNC_ARGUMENT_CONTEXT, "context", 2);
     const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS, "row_stats", scores.rows());
     call.want("v", v.extent(1), "j of k", scores.keys());
@@ -169,7 +180,6 @@ int32_t attend(int kernel, void** argv) {
     if (call.code() != 0) return call.code();
     fake_counts().pairs_attended += scores.pairs();
     look_ahead(call, v, context);
-    const bool guarded = kernel == ATTNC_KERNEL_ATTEND_GUARDED;
     std::vector<double> row(static_cast<size_t>(scores.keys()));
     for (int64_t i = 0; i < scores.rows(); ++i) {
         double most = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -328,7 +338,7 @@ int32_t log_sum(int kernel, void** argv) {
 int32_t probs(int kernel, void** argv) {
     Call call(kernel, argv);
     call.use_scratch();
-    const Scores scores(call, true);
+    const Scores scores(call, true, false);
     const StatsView stats(call, ATTNC_ARGUMENT_ROW_STATS_IN, "row_stats_in", scores.rows());
     const View to = call.buffer(ATTNC_ARGUMENT_PROBS, "probs", 2);
     call.want("probs", to.extent(0), "j of k", scores.keys());
@@ -347,7 +357,7 @@ int32_t probs(int kernel, void** argv) {
 int32_t show_scores(int kernel, void** argv) {
     Call call(kernel, argv);
     call.use_scratch();
-    const Scores scores(call, true);
+    const Scores scores(call, true, false);
     const View to = call.buffer(ATTNC_ARGUMENT_SCORES, "scores", 2);
     call.want("scores", to.extent(0), "j of k", scores.keys());
     call.want("scores", to.extent(1), "i of q", scores.rows());

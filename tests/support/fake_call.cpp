@@ -111,8 +111,9 @@ const std::vector<int64_t>& arguments_of(int kernel) {
             ATTNC_ARGUMENT_ALIBI_SLOPE, ATTNC_ARGUMENT_OWN_KEY,    ATTNC_ARGUMENT_KEY_BLOCKS};
         const std::vector<int64_t> attend = {ATTNC_ARGUMENT_V, ATTNC_ARGUMENT_CONTEXT,
                                              ATTNC_ARGUMENT_ROW_STATS};
-        const std::vector<int64_t> ahead = {ATTNC_ARGUMENT_AHEAD_Q, ATTNC_ARGUMENT_AHEAD_K,
-                                            ATTNC_ARGUMENT_AHEAD_V, ATTNC_ARGUMENT_AHEAD_CONTEXT};
+        const std::vector<int64_t> ahead = {ATTNC_ARGUMENT_AHEAD_Q,       ATTNC_ARGUMENT_AHEAD_K,
+                                            ATTNC_ARGUMENT_AHEAD_K_BYTES, ATTNC_ARGUMENT_AHEAD_V,
+                                            ATTNC_ARGUMENT_AHEAD_V_BYTES, ATTNC_ARGUMENT_AHEAD_CONTEXT};
         const auto set = [&](int id, std::initializer_list<std::vector<int64_t>> parts) {
             std::vector<int64_t> joined;
             for (const auto& part : parts) joined.insert(joined.end(), part.begin(), part.end());

@@ -22,6 +22,8 @@ public:
         for (int i = 0; i < buffer_->dimensions; ++i) offset += index[i] * stride(i);
         return reinterpret_cast<T*>(buffer_->host) + offset;
     }
+    // Whether rows lie one after another.
+    bool side_by_side() const { return extent(1) <= 1 || stride(1) == extent(0); }
     float& f(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) const {
         return *at<float>(a, b, c, d, e);
     }

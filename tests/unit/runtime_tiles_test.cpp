@@ -117,9 +117,39 @@ TEST(Forward, TellsEachCallWhatTheNextOneReadsAndWrites) {
                                 "d32_h2_f32_noin_noout:b2_q12_kv16", "d32_h2_vhd32_f32:b2_q5_kv9"}) {
         const LayerCall call = random_call(problem, 7);
         fake_counts().reset();
-        EXPECT_TRUE(matches(call, {.layout = {.tile_q = 16}})) << problem;
+        EXPECT_TRUE(matches(call, {.layout = {.tile_q = 16}, .rank4 = !call.config.in_proj})) << problem;
         EXPECT_EQ(fake_counts().foretold, fake_counts().calls[ATTNC_KERNEL_ATTEND] - 1) << problem;
     }
+}
+
+// Where rows of keys and values lie apart, kernels that want them one after another get copies, which the ranges of a head,
+// the heads of a group and the probabilities share; the fake ones refuse anything else.
+TEST(Forward, CopiesKeysAndValuesWhoseRowsLieApart) {
+    const FakeOptions options = {
+        .layout = {.tile_kv = 16, .tile_q = 2, .tile_q_narrow = 0, .tile_q_single = 0}, .row_gap = 5};
+    for (const char* problem :
+         {"d32_h2_f32_noin_noout:b2_q21_kv40", "d64_h4_kv2_f32_noin_noout_causal:b2_q37_kv37",
+          "d64_h4_kv2_hd16_vhd32_f32_noin:b1_q21_kv33"}) {
+        LayerCall call = random_call(problem, 7);
+        call.probs = call.lse = true;
+        EXPECT_TRUE(matches(call, options)) << problem;
+        call.window_left = 20;  // a range's first keys are in no block's beginning
+        EXPECT_TRUE(matches(call, options)) << problem;
+        for (const int64_t threads : {1, 3}) {
+            FakeOptions several = options;
+            several.executor = FakeExecutor::kThreads;
+            several.concurrency = threads;
+            EXPECT_TRUE(equal_bits(run_fake(call, several), run_fake(call, options))) << problem;
+        }
+    }
+}
+
+// A kernel for few queries reads them where they lie.
+TEST(Forward, CopiesNothingForFewQueries) {
+    const LayerCall call = random_call("d32_h2_f32_noin_noout:b2_q2_kv40", 7);
+    const FakeOptions options = {.layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2}};
+    EXPECT_TRUE(matches(call, options));
+    EXPECT_TRUE(equal_bits(run_fake(call, options), run_fake(call, {.layout = {.tile_q = 8}})));
 }
 
 TEST(Forward, TellsNothingOfItemsThatHaveNoQueries) {
