@@ -25,8 +25,8 @@ int64_t runs_of(const Item& item);
 // Fills the items' tables of runs, where the plan has them.
 WorkList key_runs_work(const Wave& wave);
 
-// The rows of a block, one after another unless they may lie apart: where they lie, or copied to the worker's memory. Of rows before `needed` the contents
-// are of no meaning.
+// The rows of a block, one after another unless they may lie apart: where they lie, or copied to the worker's memory. Of rows
+// before `needed` the contents are of no meaning.
 struct KvRows {
     HeadRows k, v;
 };
