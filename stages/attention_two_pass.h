@@ -48,7 +48,7 @@ struct AttentionInputs {
     int tile_kv;                 // most keys of a block
     std::optional<AttentionMasks> masks;
     std::optional<AttentionAhead> ahead;
-    bool side_by_side = false;  // rows of k lie one after another, head_dim apart
+    bool side_by_side = false;  // rows of k lie one after another, and so do those of v
     bool guarded = false;       // true: the value of a dropped key is replaced by 0 before it is multiplied
 };
 

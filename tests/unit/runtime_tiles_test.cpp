@@ -126,7 +126,7 @@ TEST(Forward, TellsEachCallWhatTheNextOneReadsAndWrites) {
 // the heads of a group and the probabilities share; the fake ones refuse anything else.
 TEST(Forward, CopiesKeysAndValuesWhoseRowsLieApart) {
     const FakeOptions options = {
-        .layout = {.tile_kv = 16, .tile_q = 2, .tile_q_narrow = 0, .tile_q_single = 0}, .row_gap = 5};
+        .layout = {.tile_kv = 16, .tile_q = 1, .tile_q_narrow = 0, .tile_q_single = 0}, .row_gap = 5};
     for (const char* problem :
          {"d32_h2_f32_noin_noout:b2_q21_kv40", "d64_h4_kv2_f32_noin_noout_causal:b2_q37_kv37",
           "d64_h4_kv2_hd16_vhd32_f32_noin:b1_q21_kv33"}) {
@@ -144,11 +144,23 @@ TEST(Forward, CopiesKeysAndValuesWhoseRowsLieApart) {
     }
 }
 
+// Scores of all keys leave a copy without values of the block with which the next head of the group begins.
+TEST(Forward, CopiesValuesWhereScoresCopiedKeysAlone) {
+    LayerCall call = random_call("d64_h4_kv2_f32_noin_noout_causal_scores:b1_q37_kv37", 7);
+    call.scores_stage = ATTNC_SCORES_SCALED;
+    call.window_left = 0;
+    EXPECT_TRUE(matches(call, {.layout = {.tile_kv = 16, .tile_q = 1}, .row_gap = 5}));
+}
+
 // A kernel for few queries reads them where they lie.
 TEST(Forward, CopiesNothingForFewQueries) {
-    const LayerCall call = random_call("d32_h2_f32_noin_noout:b2_q2_kv40", 7);
+    const LayerCall call = random_call("d32_h2_f32_noin_noout:b2_q2_kv16", 7);
     const FakeOptions options = {.layout = {.tile_q = 8, .tile_q_narrow = 4, .tile_q_single = 2}};
+    fake_counts().reset();
     EXPECT_TRUE(matches(call, options));
+    // What is foretold lies at the caller.
+    EXPECT_EQ(fake_counts().calls[ATTNC_KERNEL_ATTEND_SINGLE], 4);
+    EXPECT_EQ(fake_counts().foretold, 3);
     EXPECT_TRUE(equal_bits(run_fake(call, options), run_fake(call, {.layout = {.tile_q = 8}})));
 }
 
